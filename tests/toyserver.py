@@ -241,6 +241,25 @@ def tokens(
     return answer
 
 
+def calls(
+    *arguments: str, text: str = "", name: str = "read_file", finish: str = "tool_calls", prompt: int = 30
+) -> Answer:
+    """An answer that calls a tool, once for each of these arguments."""
+
+    def part(delta: dict[str, object], reason: str | None = None, **extra: object) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return event({"choices": [choice], "model": "toy", "object": "chat.completion.chunk", **extra})
+
+    made = [
+        {"index": at, "id": f"call{at:05}", "type": "function", "function": {"name": name, "arguments": one}}
+        for at, one in enumerate(arguments)
+    ]
+    timings = {"cache_n": 0, "prompt_n": prompt, "prompt_ms": 10.0, "predicted_n": 9, "predicted_ms": 90.0}
+    deltas = [part({"content": text})] if text else []
+    deltas += [part({"tool_calls": [one]}) for one in made]
+    return sse([*deltas, part({}, finish, timings=timings)])
+
+
 def several(
     *answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: Sequence[int] = (), hang_after: int | None = None
 ) -> Answer:

@@ -37,6 +37,7 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
             takes_local_extras=True,
             reasoning_option=None,
             sees=False,
+            takes_tools=False,
             embedded=True,
         )
         props = json.loads((WIRE / "llamacpp_200_props.http").read_bytes().partition(b"\r\n\r\n")[2])

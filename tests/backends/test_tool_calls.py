@@ -1,4 +1,4 @@
-"""An answer that calls a tool, though kvchat has none: it is told as one, by the tool's name."""
+"""An answer that calls a tool, though it was offered none: it is told as one, by the tool's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend_kit import Heard, a_turn, endpoint_of, llamacpp_at, openai_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.answer import KEPT, ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended
 from kvchat.backends.dialects.lmstudio import LMStudioBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
@@ -21,7 +21,7 @@ from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, event, reply, sse
 
 URL = "http://127.0.0.1:1"
-REMEDY = "kvchat has no tools; ask for an answer in words."
+REMEDY = "This conversation has no such tool; ask for an answer in words."
 
 
 def part(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def test_a_long_call_keeps_the_answer_moving_and_takes_no_memory_to_speak_of() -
     for _ in range(2000):
         answer.take(Payload(part(call(0, "f", "x" * 1000))))
     assert answer.moves == 2000
-    assert sum(len(str(value)) for value in vars(answer._calls).values()) < 20_000
+    assert sum(len(str(value)) for value in vars(answer._calls).values()) < 2 * KEPT
 
 
 async def test_ollamas_call_has_its_arguments_as_an_object(heard: Heard) -> None:

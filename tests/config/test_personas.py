@@ -56,7 +56,7 @@ def test_a_persona_has_all_that_its_file_says(tmp_path: Path) -> None:
         (
             'model = "m"\ncolour = 1',
             "one.toml:2:1: unknown setting colour; a persona has about, system_prompt, profile, "
-            "model, first_message, [parameters]",
+            "model, tools, first_message, [parameters]",
             True,
         ),
         (

@@ -12,7 +12,7 @@ from plain_kit import plain
 from kvchat.commands.actions import ACTIONS
 from kvchat.plain.commands import ELSEWHERE, OWN
 from kvchat.plain.run import First
-from toyserver import ToyServer, error, tokens
+from toyserver import ToyServer, calls, error, tokens
 
 GLYPHS = re.compile("[\u2500-\u259f\u2800-\u28ff\x00-\x08\x0b-\x1f\u25a0-\u25ff]")
 """Boxes, blocks, braille, circles and controls."""
@@ -317,3 +317,24 @@ async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:
                 if action.id in ELSEWHERE:
                     await run.type(f"/{action.slash}")
     assert not GLYPHS.findall(run.said)
+
+
+async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("The lamp turns once in ten seconds.\n")
+    monkeypatch.chdir(tmp_path)
+    async with ToyServer() as server:
+        read = '{"path": "a.txt"}'
+        server.on_chat(
+            calls(read, text="Let me look."), tokens("Ten.", prompt=60), calls(read), tokens("No.", prompt=90)
+        )
+        async with plain(server.url) as run:
+            said = await run.type("/tools files")
+            assert said == "The model may call read_file in this conversation; each call is asked for first.\n"
+            said = await run.type("What does it say?", "y")
+            assert "Let me look.\nCalls read_file: a.txt.\n" in said
+            assert "Let the model read a.txt? y this once, c in this conversation, a always, n no: y\n" in said
+            assert "Answer:\nTen.\nSource 1: a.txt.\n" in said
+            await run.type("Again?", None)
+            said = await run.type("/read 7")
+            assert said == "7. Called read_file: a.txt:\nThe user did not allow this call.\n"
+            assert (await run.type("/tools none")) == "The model has no tools in this conversation.\n"

@@ -33,6 +33,7 @@ MODALS = {
     "tree": "BranchTreeScreen",
     "parameters": "ParametersScreen",
     "system": "SystemPromptScreen",
+    "tools": "ToolsScreen",
     "model": "ModelPicker",
     "inspector": "InspectorScreen",
     "theme": "ThemeScreen",

@@ -12,6 +12,8 @@ from kvchat.text.notes import note_sentence
 GIVEN: dict[str, Argument] = {
     "title": "LM Studio",
     "room": "load less",
+    "call": "f",
+    "why": "it was cut off",
     "calls": "f()\ng()\nh()",
     "more": 2,
     "size": 4096,

@@ -499,7 +499,7 @@ def test_a_thread_in_which_nobody_asked_is_not_taken() -> None:
         made_of(ImportedMessage("1", None, Role.SYSTEM, "Be brief."), ImportedMessage("2", "1", Role.USER, "  "))
 
 
-ROLES = st.sampled_from(list(Role))
+ROLES = st.sampled_from([Role.SYSTEM, Role.USER, Role.ASSISTANT])
 
 
 @st.composite

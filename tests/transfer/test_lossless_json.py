@@ -21,8 +21,9 @@ from kvchat.prompt.conversation import RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained, node
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import tagged
+from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.tree import Tree
-from kvchat.prompt.wire import canonical
+from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import Source, TransferError, render
 from lossless_reading import read_lossless
@@ -62,6 +63,10 @@ PARAMETERS = st.builds(
 )
 
 
+CLEAN = TEXTS.map(whole_characters)
+CALLS = st.builds(ToolCall, CLEAN, CLEAN, CLEAN)
+
+
 @st.composite
 def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
     role = draw(st.sampled_from(Role)) if parent else Role.SYSTEM
@@ -72,6 +77,11 @@ def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
     if role is Role.ASSISTANT:
         field = draw(st.sampled_from(["reasoning", "thinking", "", "<think>\n{}\n</think>\n\n", "{}[/THINK]"]))
         message = replace(message, reasoning=draw(TEXTS), reasoning_field=field)
+        message = replace(message, calls=tuple(draw(st.lists(CALLS, max_size=2))))
+    if role is Role.TOOL:
+        message = replace(message, calls=(draw(CALLS),))
+    if role is Role.SYSTEM:
+        message = replace(message, tools=draw(st.sampled_from([b"", b'[{"type":"function"}]'])))
     made = node(
         parent,
         message,
@@ -236,7 +246,7 @@ def test_words_hidden_around_a_thought_in_the_text_are_reported() -> None:
             "does not stand before it",
         ),
         (set_node(2, state="sleeping"), "state is not"),
-        (set_node(2, role="tool"), "role is not"),
+        (set_node(2, role="wizard"), "role is not"),
         (set_node(2, text=None), "text is not text"),
         (set_node(2, id="../x"), "id is not an id"),
         (set_node(2, created="now"), "created is not a number"),

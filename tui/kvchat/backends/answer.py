@@ -44,21 +44,23 @@ from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.thoughts import Part, Thoughts, end_marks
+from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
-# -- the tools it calls: kvchat offers none, so a call is a decoration of the answer and never carried out ------------
+# -- the tools it calls: where none is offered, a call is a decoration of the answer and never carried out ------------
 
 
 MOST, TOLD = 32, 3
 """Calls that are kept of an answer, and that its note names."""
-KEPT = 256
+KEPT = 32 * 1024
 """Characters that are kept of a name, and of the arguments."""
 NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80
 """Characters of them in the note."""
 
 
 class _Call(Struct):
+    id: str = ""
     name: str = ""
     arguments: str = ""
 
@@ -89,7 +91,9 @@ class ToolCalls:
             if not name_at(function, "name") and not function.get("arguments"):
                 continue
             found = True
-            self._at(call, function).take(function)
+            one = self._at(call, function)
+            one.id = one.id or name_at(call, "id")
+            one.take(function)
         return found
 
     def _at(self, call: Mapping[str, object], function: Mapping[str, object]) -> _Call:
@@ -101,6 +105,20 @@ class ToolCalls:
         if index not in self._calls and len(self._calls) >= MOST:
             return _Call()
         return self._calls.setdefault(index, _Call())
+
+    @property
+    def all(self) -> tuple[ToolCall, ...]:
+        """The calls in order, each with an id: Mistral's templates take nine letters and digits. What stands for no
+        arguments is an empty object."""
+        calls = (call for _, call in sorted(self._calls.items()))
+        return tuple(
+            ToolCall(
+                whole_characters(call.id) or f"call{number:05}",
+                whole_characters(call.name),
+                whole_characters(call.arguments).strip() or "{}",
+            )
+            for number, call in enumerate(calls)
+        )
 
     @property
     def note(self) -> Statement | None:
@@ -351,6 +369,9 @@ class ChatAnswer:
             self._take_parts({"type": _REFUSAL, _REFUSAL: delta[_REFUSAL]}, whole=whole, last=last)
         if self._calls.take(delta):
             self.moves += 1
+            if not self._begun:  # its first token has come
+                self._begun = True
+                self._emit(TextDelta(""))
 
     def _take_parts(self, content: object, *, whole: bool, last: bool) -> None:
         came = {"content": "", "reasoning": "", _REFUSAL: ""}
@@ -436,7 +457,8 @@ class ChatAnswer:
             self._finish = "stop"  # a document is whole, whatever it says of its end
         self._say(self._thoughts.ended())
         self._text(self._held, ended=True)
-        return replace(self._ended(error), model=whole_characters(self._model), reported=self._reported)
+        ended = replace(self._ended(error), model=whole_characters(self._model), reported=self._reported)
+        return replace(ended, calls=self._calls.all) if self._finish is not None else ended
 
     def _ended(self, error: BackendError | None) -> Ended:
         if self._finish is None or self._finish in _UNFINISHED:

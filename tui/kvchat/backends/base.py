@@ -310,8 +310,17 @@ class HttpBackend:
             fields |= self.continuing()
         if turn.answers > 1:
             fields["n"] = turn.answers
+        fields |= self.tool_fields(turn)
         own, options = self.kind.option_fields, turn.template_options.items()
         return fields | {own[name]: value for name, value in options if name in own and value not in (None, "")}
+
+    def tool_fields(self, turn: ChatTurn) -> dict[str, object]:
+        """The conversation's tools; where none may be called, that is said, and they stand in the prompt all the
+        same."""
+        if not turn.tools:
+            return {}
+        tools: dict[str, object] = {"tools": json.loads(turn.tools)}
+        return tools if turn.may_call else {**tools, "tool_choice": "none"}
 
     def continuing(self) -> Mapping[str, object]:
         """The fields that go on with a reply."""

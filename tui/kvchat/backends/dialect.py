@@ -24,6 +24,7 @@ from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.prompt.token_ids import KnownIds
+from kvchat.prompt.tools import ToolCall
 from kvchat.text.faults import Fault, Value, fault_sentence
 
 # -- what the user set for one server, beyond its address and key ---------------------------------------------------
@@ -225,6 +226,8 @@ class ServerInfo(Struct, frozen=True):
     template: TemplateFacts | None = None
     sees: bool | None = None
     """Whether the model in use takes images; None where the server does not say."""
+    takes_tools: bool | None = None
+    """Whether the template of the model in use has a place for tools; None where the server does not say."""
     replicas: bool = False
     """Whether several servers answer at this address, one or the other by a router's choice: there is no one cache
     that could be followed."""
@@ -349,6 +352,11 @@ class ChatTurn(Struct, frozen=True):
     """The prompt goes as token ids, which begin with these; None: it goes as messages."""
     prompt: TokenPrompt | None = None
     """All of it, once it is known."""
+    tools: bytes = b""
+    """Those of the conversation (`prompt.tools.frozen_tools`): they stand at the head of the prompt, so every request
+    of a conversation has them."""
+    may_call: bool = False
+    """Whether the answer may call them."""
 
     @property
     def has_images(self) -> bool:
@@ -436,6 +444,8 @@ class Ended(Struct, frozen=True):
     """The model that answered, as the server named it in the answer."""
     reported: Reported = Reported()
     """The last figures that came."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tools that an answer calls which the server ended."""
     warnings: tuple[Statement, ...] = ()
     """What the user should know of a valid answer: the server dropped messages, loaded the model again, or let another
     model answer. Each a `NoteKind`."""

@@ -16,7 +16,18 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedFit
 
 Act = Literal[
-    "edit", "regenerate", "continue", "alternatives", "delete", "fork", "system", "template", "model", "open", "attach"
+    "edit",
+    "regenerate",
+    "continue",
+    "alternatives",
+    "delete",
+    "fork",
+    "system",
+    "tools",
+    "template",
+    "model",
+    "open",
+    "attach",
 ]
 
 WORTH_ASKING_TOKENS = 256
@@ -124,7 +135,7 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Pr
             return None if last is None else PrefillSpan(last, last)
         case "attach" | "alternatives":
             return None
-        case "system" | "template" | "model":
+        case "system" | "tools" | "template" | "model":
             return None if last is None else PrefillSpan(0, last)
 
 

@@ -70,6 +70,12 @@ class QuestionRefused(Struct, frozen=True):
     window: int | None
 
 
+class ToolAsked(Struct, frozen=True):
+    """A call of a tool waits for the user's word, or waits no longer: read `tools.waiting`."""
+
+    conversation: str
+
+
 class QueueChanged(Struct, frozen=True):
     """The messages that wait in a conversation, or what holds them: read `queue.of` and `queue.held`."""
 
@@ -154,6 +160,7 @@ ServiceEvent = (
     | AnswerProgressed
     | AnswerEnded
     | QuestionRefused
+    | ToolAsked
     | QueueChanged
     | CompactionChanged
     | ServerChanged

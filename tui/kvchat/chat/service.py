@@ -32,6 +32,8 @@ from kvchat.chat.ground import QUIT_S, Clock, Once, system_clock
 from kvchat.chat.question.builder import QuestionBuilder, SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
+from kvchat.chat.tools.consent import ToolConsent
+from kvchat.chat.tools.steps import ToolSteps
 from kvchat.chat.turns.answer_request import AnswerRequests
 from kvchat.chat.turns.dropped_text import DroppedText
 from kvchat.chat.turns.queue import MessageQueue
@@ -136,8 +138,10 @@ class ChatService:
 
         self.warm_up = WarmUp(core, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(core)
+        self.tools = ToolConsent(core)
         self.requests = AnswerRequests(core, self.routes, self.queue, self.warm_up)
-        self.turns = Turns(core, self.saver, self.warm_up, self.questions, self.sizes, self.queue, self.requests)
+        steps = ToolSteps(core, self.documents, self._special_tokens, self.sizes, self.tools, Path.cwd)
+        self.turns = Turns(core, self.saver, self.warm_up, self.questions, self.sizes, self.queue, self.requests, steps)
         self.turns.observers.append(DroppedText(core))
         self.branches = Branches(core, self.warm_up)
         self._in_background = False

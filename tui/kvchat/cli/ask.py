@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import select
+import shlex
 import signal
 import stat
 import sys
@@ -30,7 +31,7 @@ from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent, ToolAsked
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
@@ -45,15 +46,18 @@ from kvchat.documents.errors import DocumentError, FileUnreadableError
 from kvchat.documents.reading.decoding import read_as
 from kvchat.paths import PathError, read_once
 from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
+from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
-from kvchat.prompt.message import Message, Node, State, has_end_only
+from kvchat.prompt.message import Message, Node, Role, State, has_end_only
 from kvchat.prompt.request import Parameters, merged
+from kvchat.prompt.tools import tools_of
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.options import changed_words, reserved_words
 from kvchat.text.servers import fallback_words
+from kvchat.text.tools import ask_words, decided, letters, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -109,6 +113,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a parameter for this answer, as in [parameters]; what is none of them is sent as it is",
     )
     parser.add_argument(
+        "--tools",
+        metavar="NAMES",
+        type=_names,
+        help="the tools that the model of a new conversation may call: files, documents, or their names; none",
+    )
+    parser.add_argument(
+        "--allow",
+        metavar="NAMES",
+        type=_names,
+        default=(),
+        help="carry out calls of these tools without asking: read_file, or read_file:FOLDER",
+    )
+    parser.add_argument("--no-tools", action="store_true", help="let the model call no tool for this answer")
+    parser.add_argument(
         "--alternatives",
         metavar="N",
         type=_several,
@@ -117,6 +135,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-tokens", type=_max_tokens, metavar="N", help="end the answer after N tokens")
     parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
 
 
 def _several(text: str) -> int:
@@ -322,6 +344,23 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
     return replace(question, meant=replace(question.meant, agreed=frozenset(error.paths)))
 
 
+def ask_about_calls(service: ChatService) -> None:
+    """Ask for the user's word on calls of tools, where they sit at a terminal; else only what was allowed is done."""
+    service.tools.can_ask = sys.stdin.isatty() and sys.stderr.isatty()
+
+    async def ask(id: str) -> None:
+        question = service.tools.waiting[id]
+        keys = letters(service.tools.choices)
+        print(f"{ask_words(question)} [{keys}] ", end="", file=sys.stderr, flush=True)
+        service.tools.decide(id, decided(await _line()))
+
+    def on_event(event: ServiceEvent) -> None:
+        if isinstance(event, ToolAsked) and event.conversation in service.tools.waiting:
+            service.core.in_background(ask(event.conversation))
+
+    service.events.subscribe(on_event)
+
+
 async def _line() -> str:
     """The next line from the terminal. The thread that waits for it holds up nothing when Ctrl+C ends this."""
     loop = asyncio.get_running_loop()
@@ -358,14 +397,19 @@ async def ask(
     """Ask, print, and return the exit status. None: go on with the last answer. `persona`: what a new conversation
     begins with. Raises ChatError, CommandError and StoreError."""
     if asked is not None:
-        asked = replace(asked, text=filled(persona.first_message, asked.text))
+        asked = replace(asked, text=filled(persona.first_message, asked.text), calls=not args.no_tools)
     service.events.subscribe(_tell_fallback)
     service.servers.is_brief = True
+    service.tools.give(args.allow)
     conversation = await _conversation(service, args, persona, answered=asked is None)
+    if tools_of(conversation.path()):
+        service.servers.is_brief = False  # several requests may follow
+        ask_about_calls(service)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)
     turned, is_terminal = False, width_of(sys.stdout) is not None
     sure: bool | None = None
+    step = ""
 
     def put(text: str, field: str, begun: Message | None) -> None:
         """Print what is new of an answer. `field`: of its reasoning; `begun`: the cut answer that it goes on with."""
@@ -380,9 +424,22 @@ async def ask(
         printer.write(text[shown:])
         shown = len(text)
 
+    def go_on(node: str) -> None:
+        """Another step of the turn has begun: what came before it is printed whole."""
+        nonlocal step, shown, turned
+        if step and streams and conversation.tree[step].text and conversation.tree[step].role is Role.ASSISTANT:
+            with suppress(OSError):
+                put(conversation.tree[step].text, conversation.tree[step].message.reasoning_field, None)
+                printer.end()
+        step, shown, turned = node, 0, False
+        if conversation.tree[node].role is Role.TOOL:
+            _say(shown_call(conversation.tree[node].message.call))
+
     def show(event: ServiceEvent) -> None:
         nonlocal told, sure
         live = conversation.live
+        if live is not None and live.node != step:
+            go_on(live.node)
         if not isinstance(event, AnswerProgressed) or live is None or event.conversation != conversation.id:
             return
         if live.waiting and live.waiting.phase == "cancelled" and not told:
@@ -427,6 +484,9 @@ async def ask(
     answer = conversation.tree[node]
     if ended == 0:
         return 0
+    if service.tools.refused and not service.tools.can_ask:
+        allow = ",".join(dict.fromkeys(map(str, service.tools.refused)))
+        _say(f"Not carried out, for want of your yes: {allow}. To allow it: --allow {shlex.quote(allow)}")
     for block in conversation.tree[answer.parent].message.blocks if answer.parent else ():
         if guess_in(block.source):
             guess = f"{one_line(block.source)}: the encoding is a guess; save it as UTF-8 if it is wrong."
@@ -480,7 +540,7 @@ async def _conversation(
     if args.trunk:
         return await _from_trunk(service, args.trunk)
     await service.servers.reach(name=service.new_conversations.server_of(persona) if persona.profile else "")
-    return await service.new_conversations.create(persona=persona, reuse=False)
+    return await service.new_conversations.create(persona=persona, tools=args.tools, reuse=False)
 
 
 async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
@@ -618,6 +678,10 @@ async def _answer_until(
     said = [answer]
     if question is not None and (asked := conversation.tree[answer].parent):
         said = [asked, *(node.id for node in conversation.tree.children(asked))]
+    if conversation.tree[answer].message.calls:  # the turn went on
+        path = conversation.path()
+        said += [node.id for node in path[[node.id for node in path].index(answer) :]]
+        answer = said[-1]
     await service.memory.pass_over(conversation.id, said)  # kvchat notes what is said in the app
     return stop.result() if stop.done() else None, answer
 
@@ -646,10 +710,13 @@ async def _sent(
 
 
 def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:
-    """What the question was sent with from documents: where each is from, by the number that the answer cites."""
-    if answer.parent is None:
-        return {}
-    return {number: name_of(block) for number, block in sources([conversation.tree[answer.parent]]).items()}
+    """What its turn has from documents: where each is from, by the number that the answer cites."""
+    return {number: name_of(block) for number, block in sources(_turn(conversation, answer)).items()}
+
+
+def _turn(conversation: OpenConversation, answer: Node) -> list[Node]:
+    """The question of an answer, with what came of it, to that answer."""
+    return turns_of(conversation.tree.path(answer.id))[-1]
 
 
 def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]:
@@ -657,11 +724,17 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
     figures = answer.figures
     return {
         "conversation": conversation.id,
-        "message_ids": {"user": answer.parent, "assistant": answer.id},
+        "message_ids": {"user": _turn(conversation, answer)[0].id, "assistant": answer.id},
         "model": answer.model,
         "text": answer.text,
         "reasoning": answer.message.reasoning or None,
         "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
+        "calls": [
+            {"tool": call.name, "arguments": call.arguments}
+            for node in _turn(conversation, answer)
+            if node.role is Role.TOOL
+            for call in node.message.calls
+        ],
         "finish_reason": FINISH.get(answer.state, str(answer.state)),
         "note": note_sentence(answer.note) or None,
         "note_kind": answer.note.kind if answer.note else None,

@@ -218,6 +218,15 @@ ACTIONS: tuple[Action, ...] = (
             "options.parameters",
         ),
         Action(
+            "tools",
+            "",
+            "Tools",
+            "Choose what the model may call in this conversation: files, documents, or none. Each call is asked for "
+            "first; forget takes back what you allowed.",
+            "tools.choose",
+            "NAMES",
+        ),
+        Action(
             "system",
             "",
             "System prompt",

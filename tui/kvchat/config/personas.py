@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kvchat.config.option import OptionKind, UnfitError, fitted, text, wrong_entries
+from kvchat.config.option import OptionKind, UnfitError, fitted, text, texts, wrong_entries
 from kvchat.config.problem import Problem
-from kvchat.config.settings import changed_in, declared, sampling
+from kvchat.config.settings import changed_in, declared, sampling, tool_name
 from kvchat.config.toml import read_toml, toml_files, written_key
 from kvchat.config.unknown import nearest
 from kvchat.prompt.request import Parameters
@@ -38,6 +38,7 @@ class Persona:
     system_prompt: str = text("", "The instructions.", example="You review code. Name the worst fault first.")
     profile: str = text("", "The server: a profile of the settings.", example="work")
     model: str = text("", "The model to ask for.", example="qwen3-8b")
+    tools: tuple[str, ...] | None = texts("The tools that the model may call.", tool_name, example=("files",))
     first_message: str = text(
         "", "What the first message begins with; {{name}} in it is a field to fill in.", example="Review this: "
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from kvchat.config.option import Option, OptionKind, Spec, flag, text, whole
+from kvchat.config.option import Option, OptionKind, Spec, flag, text, texts, whole
 from kvchat.config.server import PROFILE_NAME, ServerSettings, command
 from kvchat.config.source import Key
 from kvchat.prompt.request import Parameters
@@ -176,6 +176,13 @@ class EmbeddingSettings:
         return "" if self.base_url or not self.model.lower().endswith(".gguf") else self.model
 
 
+def tool_name(name: str) -> str | None:
+    """The check of a tool's or a group's name."""
+    from kvchat.prompt.offered_tools import unknown_tool
+
+    return unknown_tool(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a run."""
@@ -204,6 +211,12 @@ class Settings:
         "",
         "The instructions that new conversations begin with. Empty: a short standard one.",
         example="Answer briefly.",
+    )
+    tools: tuple[str, ...] | None = texts(
+        "The tools that the model may call in new conversations: files, documents. Each call is asked for first. They "
+        "stand at the head of every prompt of such a conversation.",
+        tool_name,
+        example=("files", "documents"),
     )
     editor: str = text(
         "", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command, example="nano"

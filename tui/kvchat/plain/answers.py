@@ -8,14 +8,24 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kvchat.chat.events import AnswerEnded, AnswerProgressed, AnswerStarted, HeadAwaited, ServiceEvent
-from kvchat.plain.speaker import Speaker
+from kvchat.chat.events import (
+    AnswerEnded,
+    AnswerProgressed,
+    AnswerStarted,
+    ConversationChanged,
+    HeadAwaited,
+    ServiceEvent,
+    ToolAsked,
+)
+from kvchat.plain.speaker import Speaker, spoken
 from kvchat.prompt.citations import name_of, sources
-from kvchat.prompt.message import has_end_only
+from kvchat.prompt.compaction import turns_of
+from kvchat.prompt.message import Role, has_end_only
 from kvchat.sanitize import one_line
 from kvchat.text.cache import figures_sentence
 from kvchat.text.messages import prefill_sentence, waiting_sentence
 from kvchat.text.notes import note_sentence
+from kvchat.text.tools import ask_words, decided, letters, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer
@@ -47,6 +57,8 @@ class Answers:
         self._turned = False
         """Whether the text was a thought until its end came."""
         """Characters of the running answer that are printed."""
+        self._called = ""
+        """The call that was said last."""
         self._section, self._answer = "", ""
         """What the text that comes is said to be, and what the answer's own will be."""
 
@@ -124,6 +136,10 @@ class Answers:
                     self._print(live.text, live.reasoning, live.reasoning_field)
             case AnswerEnded(conversation=id, node=node) if id == self._id:
                 self._end(node)
+            case ConversationChanged(conversation=id) if id == self._id:
+                self._call()
+            case ToolAsked(conversation=id) if id == self._id and id in self._service.tools.waiting:
+                self._service.core.in_background(self._ask_about_call(id))
             case HeadAwaited(conversation=id) if id == self._id and self._conversations.awaits_reply(id):
                 self._speaker.say(AWAITS)
 
@@ -140,6 +156,22 @@ class Answers:
         self._text, self._reasoning = (len(live.text), len(live.reasoning)) if live is not None and begins else (0, 0)
         self._turned = begins and live is not None and has_end_only(live.reasoning_field)
         self._section, self._answer = "", "Continued:" if begins else "Answer:"
+
+    def _call(self) -> None:
+        """Say which call of a tool is carried out now, once."""
+        conversation, live = self._conversations.get(self._id), self._live()
+        node = conversation.tree[live.node] if conversation and live and live.node in conversation.tree else None
+        if node is not None and node.role is Role.TOOL and node.id != self._called:
+            self._called = node.id
+            if conversation is not None and (answer := conversation.tree[node.parent or ""]).role is Role.ASSISTANT:
+                self._print(answer.text, answer.message.reasoning, answer.message.reasoning_field)
+            self._speaker.output.end()
+            self._speaker.say(f"Calls {shown_call(node.message.call)}.")
+
+    async def _ask_about_call(self, id: str) -> None:
+        tools = self._service.tools
+        answer = await self._speaker.asked(f"{spoken(ask_words(tools.waiting[id]))} {letters(tools.choices)}: ")
+        tools.decide(id, decided(answer or ""))
 
     def _print(self, text: str, reasoning: str, field: str) -> None:
         """What is new of both."""
@@ -166,8 +198,7 @@ class Answers:
         answer = conversation.tree[node]
         self._print(answer.text, answer.message.reasoning, answer.message.reasoning_field)
         self._speaker.output.end()
-        given = sources([conversation.tree[answer.parent]]) if answer.parent is not None else {}
-        for number, block in given.items():
+        for number, block in sources(turns_of(conversation.tree.path(node))[-1]).items():
             self._speaker.say(f"Source {number}: {one_line(name_of(block))}.")
         if note := note_sentence(answer.note):
             self._speaker.say(note)
@@ -191,6 +222,8 @@ class Answers:
 def state_sentence(live: LiveAnswer, now: float) -> str:
     """How it stands with an answer of which no text comes; empty: that is plain to see. `now` in monotonic seconds."""
     if live.stopping:
+        return ""
+    if live.waiting is not None and live.waiting.phase == "consent":
         return ""
     if live.waiting is not None:
         return waiting_sentence(live.waiting.phase, now - live.sent_at)

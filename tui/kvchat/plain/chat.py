@@ -37,6 +37,7 @@ from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
+from kvchat.text.tools import shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
@@ -160,7 +161,7 @@ class PlainChat:
         path = self.messages()
         for number in numbers:
             node = path[number]
-            who = "You" if node.role is Role.USER else "Answer"
+            who = said_by(node)
             self.speaker.output.line(f"{number + 1}. {who}:")
             for block in (one for one in node.message.blocks if one.kind not in (TIME, NOTE)):
                 self.speaker.say(f"Sent with it: {one_line(block.source, 80)}.")
@@ -337,6 +338,13 @@ class PlainChat:
             self.speaker.say(sentence)
         else:
             self.speaker.say_later(sentence)
+
+
+def said_by(node: Node) -> str:
+    """Whose message it is."""
+    if node.role is Role.TOOL:
+        return f"Called {shown_call(node.message.call)}"
+    return "You" if node.role is Role.USER else "Answer"
 
 
 def _draft_of(line: Typed, before: Draft) -> Draft:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from kvchat.chat.conversations.new_conversations import named_tools
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
@@ -20,10 +21,10 @@ from kvchat.commands.command import CommandResult, SlashParser, TextTable
 from kvchat.commands.slash import by_slash, snippets
 from kvchat.commands.trunks import made
 from kvchat.memory.place import index_path
-from kvchat.plain.chat import PlainChat, Typed
+from kvchat.plain.chat import PlainChat, Typed, said_by
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.drafts import filled
-from kvchat.prompt.message import Node, Role
+from kvchat.prompt.message import Role
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, own, written_tags
 from kvchat.sanitize import one_line
 from kvchat.store.stats import side_work
@@ -34,6 +35,7 @@ from kvchat.text.messages import held_reason
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.prices import compaction_lines
 from kvchat.text.snapshots import KEPT, RELEASED
+from kvchat.text.tools import FORGOTTEN, tools_sentence
 from kvchat.transfer import format_by_suffix
 from kvchat.transfer.formats import FileExists
 
@@ -99,6 +101,8 @@ HELP: Mapping[str, str] = {
     "transcript.branches": "Name the branches of this conversation.",
     "tree": "Name the branches of this conversation.",
     "system": "Read the system prompt, or change it. Shows the cost first.",
+    "tools": "Name the tools that the model may call here, or choose them: files, documents, none. /tools forget takes "
+    "back what you allowed.",
     "model": "Name the models and servers, or go on with another one. Shows the cost first.",
     "keep": "Keep this conversation's state on the disk, warm after every restart, or release it.",
     "inspector": "Tell how the server's cache did, turn by turn.",
@@ -178,6 +182,7 @@ class Commands:
             "export": self._export,
             "find": self._find,
             "system": self._system,
+            "tools": self._tools,
             "model": self._model,
             "thinking": self._thinking,
             "memory": self._memory,
@@ -408,7 +413,7 @@ class Commands:
         found = [(at, node) for at, node in enumerate(self._chat.messages(), 1) if wanted in node.text.casefold()]
         for at, node in found:
             line = next((line for line in node.text.splitlines() if wanted in line.casefold()), node.text)
-            self._say(f"{at}. {_who(node)}: {one_line(line, 200)}")
+            self._say(f"{at}. {said_by(node)}: {one_line(line, 200)}")
         self._say("/read NUMBER reads one." if found else "Not found in this conversation.")
 
     async def _tree(self) -> None:
@@ -448,6 +453,21 @@ class Commands:
         elif await self._chat.agreed("system", text=text):
             await self._chat.service.branches.set_instructions(self._chat.id, text)
             self._say("System prompt changed. /undo goes back.")
+
+    async def _tools(self, words: str) -> None:
+        service, names = self._chat.service, words.replace(",", " ").split()
+        if not names:
+            self._say(tools_sentence(self._chat.conversation.tools))
+            self._say("/tools NAMES changes them: files, documents, none. /tools forget takes back what you allowed.")
+        elif names == ["forget"]:
+            await service.tools.forget()
+            self._say(FORGOTTEN)
+        else:
+            names = [] if names == ["none"] else names
+            named_tools(names)
+            if await self._chat.agreed("tools", text=" ".join(names)):
+                await service.branches.set_tools(self._chat.id, names)
+                self._say(tools_sentence(self._chat.conversation.tools))
 
     async def _model(self, name: str) -> None:
         service = self._chat.service
@@ -691,7 +711,3 @@ def plain_help() -> Iterator[tuple[Action, str]]:
         for action in (*OWN, *ACTIONS):
             if action.group == group and action.slash and action.id not in ELSEWHERE:
                 yield action, HELP.get(action.id, action.help)
-
-
-def _who(node: Node) -> str:
-    return "You" if node.role is Role.USER else "Answer"

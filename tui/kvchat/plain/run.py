@@ -64,6 +64,7 @@ class PlainMode:
         state_seconds: float = STATE_S,
     ) -> None:
         self._service = service
+        service.tools.can_ask = True
         self.speaker = speaker
         self._answers = Answers(service, speaker, state_seconds)
         self.chat = PlainChat(service, speaker, self._answers)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node
 from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
+from kvchat.prompt.tools import NOT_CARRIED_OUT, open_calls
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 
@@ -32,9 +33,11 @@ def asked(
     stamp_every: timedelta | None = EVERY,
     pasted: Sequence[tuple[int, int]] = (),
 ) -> Branch:
-    """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp. The
-    stamp follows the memories that `blocks` begin with: those are the same in every conversation."""
+    """A question after `head`, behind what closes a turn that ended among calls, and the empty answer that will stream
+    into it. `stamp_every` None: no time stamp. The stamp follows the memories that `blocks` begin with: those are the
+    same in every conversation."""
     path = tree.path(head)
+    closing = closed(path, now.timestamp())
     stamp: tuple[ContextBlock, ...] = ()
     if stamp_every is not None and stamp_due(now, last_stamp(path), stamp_every):
         stamp = (time_block(now),)
@@ -43,13 +46,25 @@ def asked(
     )
     ahead = tuple(takewhile(lambda block: block.kind == MEMORY, own))
     message = Message(Role.USER, whole_characters(text), (*ahead, *stamp, *own[len(ahead) :]), pasted=tuple(pasted))
-    question = node(path[-1], message, now.timestamp())
+    question = node([*path, *closing][-1], message, now.timestamp())
     answer = awaited(question, now)
-    return Branch((question, answer), answer.id)
+    return Branch((*closing, question, answer), answer.id)
+
+
+def closed(path: Sequence[Node], created: float) -> tuple[Node, ...]:
+    """What ends a turn that ended among calls: results for those that were not carried out, and an answer without a
+    word. No question may follow without them."""
+    parent, found = path[-1], list[Node]()
+    for call in open_calls(path):
+        parent = node(parent, Message(Role.TOOL, NOT_CARRIED_OUT, calls=(call,)), created, state=State.CANCELLED)
+        found.append(parent)
+    if parent.role is Role.TOOL:
+        found.append(node(parent, Message(Role.ASSISTANT, ""), created, state=State.CANCELLED))
+    return tuple(found)
 
 
 def awaited(question: Node, now: datetime) -> Node:
-    """An empty streaming answer to `question`."""
+    """An empty streaming answer to `question`, or to the result of a call."""
     return node(question, Message(Role.ASSISTANT, ""), now.timestamp(), state=State.STREAMING)
 
 
@@ -67,12 +82,12 @@ def before_refused(tree: Tree, answer: Node, before: str | None) -> str:
         before = question.parent or ""
     head = tree[before]
     while head.role is Role.ASSISTANT and head.state is State.ERROR and not _has_words(head):
-        head = tree[tree[head.parent or ""].parent or ""]
+        head = tree[tree.turn_of(head.id)[0].parent or ""]
     return head.id
 
 
 def _has_words(answer: Node) -> bool:
-    return bool(answer.text or answer.message.reasoning)
+    return not answer.is_wordless
 
 
 def grafted(parent: Node, twig: Node) -> Node:

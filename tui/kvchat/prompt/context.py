@@ -36,6 +36,8 @@ PASSAGE = "passage"
 """The `kind` of a passage found in a document; it is numbered, so that an answer can cite it."""
 STDIN = "stdin"
 """The `kind` of what was piped into `kvchat ask`."""
+RESULT = "result"
+"""The `kind` of what a tool gave."""
 IMAGE = "image"
 """The `kind` of an image: its text is its size, `640x480`, its reference ends in its name (`prompt.images`). It is no
 part of the message's text."""
@@ -91,7 +93,7 @@ class ContextBlock(Struct, frozen=True):
     """One block of context in a user message."""
 
     kind: str
-    """What it is: `time`, `note`, `paste`, `stdin`, `file`, `memory`, `passage`, `summary`, `image`."""
+    """What it is: `time`, `note`, `paste`, `stdin`, `file`, `memory`, `passage`, `summary`, `result`, `image`."""
     source: str
     """Where it comes from, in words for the user: a path, a title; for `time` the instant in ISO 8601."""
     text: str

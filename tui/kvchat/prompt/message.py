@@ -18,6 +18,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
+from kvchat.prompt.tools import NO_CALL, RESULT_POLICY, ToolCall
 from kvchat.prompt.wire import canonical, whole_characters
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Role(StrEnum):
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"
+    """What a call of a tool gave."""
 
 
 class State(StrEnum):
@@ -68,6 +71,7 @@ class NoteKind(StrEnum):
     FILTERED = auto()  # words: of the refusal, if there are some
     MODEL_REFUSED = auto()  # words
     NOT_FITTING = auto()  # title: of the program, room: how the window is made larger
+    BROKEN_CALL = auto()  # call: its name, why
     TOOL_CALLS = auto()  # calls: a line each, more: further ones, nameless: whether the only one has no name
     LONGEST = auto()
     FILLS_WINDOW = auto()  # size: tokens, room
@@ -113,6 +117,10 @@ class Message(Struct, frozen=True):
     stood around it there (`Thoughts.frame`). Empty: it is not sent back."""
     pasted: tuple[tuple[int, int], ...] = ()
     """Where in the text of a question something was pasted: starts and ends, in order. Never sent."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls that an answer makes; of a result the one that it is of."""
+    tools: bytes = b""
+    """Of a system message: the tools of the conversation (`prompt.tools.frozen_tools`). No part of its own bytes."""
 
     @property
     def typed(self) -> str:
@@ -123,13 +131,18 @@ class Message(Struct, frozen=True):
         return text
 
     @property
+    def call(self) -> ToolCall:
+        """The call that a result is of, the first that an answer makes."""
+        return self.calls[0] if self.calls else NO_CALL
+
+    @property
     def framed(self) -> str:
         """The reasoning with what stood around it, where it stood in the text; else empty."""
         return self.reasoning_field.replace(PLACE, self.reasoning, 1) if PLACE in self.reasoning_field else ""
 
     def wire(self) -> bytes:
-        """The canonical JSON object of this message: role, content, then reasoning if there is any. Images make parts
-        of the content, in front of its text, each named and not there itself."""
+        """The canonical JSON object of this message: role, content, then reasoning if there is any, and calls. Images
+        make parts of the content, in front of its text, each named and not there itself."""
         framed = self.framed
         content: object = rendered(self.blocks, framed + self.text)
         if self.role is Role.USER and (images := images_in(self.blocks)):
@@ -137,19 +150,34 @@ class Message(Struct, frozen=True):
         fields: dict[str, object] = {"role": self.role.value, "content": content}
         if self.reasoning and self.reasoning_field and not framed:
             fields[self.reasoning_field] = self.reasoning
+        if self.role is Role.TOOL:
+            fields |= {"name": self.call.name, "tool_call_id": self.call.id}
+        elif self.calls:
+            fields["tool_calls"] = [call.wire() for call in self.calls]
         return canonical(fields)
 
+    @property
+    def above(self) -> bytes:
+        """What its digest is made on where it begins a conversation: of its tools, which stand before it in prompts."""
+        return hashlib.sha256(self.tools).digest() if self.tools else b""
 
-def system_message(instructions: str, blocks: tuple[ContextBlock, ...] = ()) -> Message:
+
+def system_message(instructions: str, blocks: tuple[ContextBlock, ...] = (), tools: bytes = b"") -> Message:
     """The one system message: the instructions, then the safety policy; stable text only. `blocks`: the sources of a
     trunk, which stand in front."""
     instructions = whole_characters(instructions).strip() or DEFAULT_INSTRUCTIONS
-    return Message(Role.SYSTEM, f"{instructions}\n\n{POLICY}", blocks)
+    policy = f"{POLICY} {RESULT_POLICY}" if tools else POLICY
+    return Message(Role.SYSTEM, f"{instructions}\n\n{policy}", blocks, tools=tools)
+
+
+def with_tools(system: Message, tools: bytes) -> Message:
+    """The system message of a conversation with other tools."""
+    return system_message(instructions_of(system.text), system.blocks, tools)
 
 
 def instructions_of(system_text: str) -> str:
     """The instructions inside a system message's text, without the policy."""
-    return system_text.removesuffix(POLICY).rstrip("\n")
+    return system_text.removesuffix(f" {RESULT_POLICY}").removesuffix(POLICY).rstrip("\n")
 
 
 def chained(parent: bytes, wire: bytes) -> bytes:
@@ -189,8 +217,8 @@ class Node(Struct, frozen=True):
 
     @property
     def is_wordless(self) -> bool:
-        """Whether it holds neither text nor reasoning."""
-        return not self.message.text and not self.message.reasoning
+        """Whether it holds neither text, nor reasoning, nor a call."""
+        return not self.message.text and not self.message.reasoning and not self.message.calls
 
     @property
     def is_cut(self) -> bool:
@@ -216,7 +244,7 @@ def node(
 ) -> Node:
     """A node below `parent`: its wire bytes and digest are made here and nowhere else."""
     wire = message.wire()
-    digest = chained(parent.digest if parent else b"", wire)
+    digest = chained(parent.digest if parent else message.above, wire)
     return Node(
         id or new_id(), parent.id if parent else None, message, wire, digest, created, state, model, figures, note, ids
     )
@@ -230,6 +258,7 @@ def settled(
     state: State,
     *,
     reasoning_field: str = "reasoning_content",
+    calls: tuple[ToolCall, ...] | None = None,
     model: str = "",
     figures: TurnFigures | None = None,
     note: Statement | None = None,
@@ -241,6 +270,7 @@ def settled(
         text=whole_characters(text),
         reasoning=whole_characters(reasoning),
         reasoning_field=reasoning_field,
+        calls=streaming.message.calls if calls is None else calls,
     )
     return node(
         parent,

@@ -101,13 +101,13 @@ class Tree:
         return sorted(ends, key=lambda node: (node.created, node.id))
 
     def turn_of(self, id: str) -> tuple[Node, Node | None]:
-        """The turn a message belongs to: its question, and the answer on the way to `id` if `id` is one.
+        """The turn a message belongs to: its question, and the answer at `id` if that is one, a step of it or the last.
 
         Raises ValueError for the system message.
         """
-        node = self._nodes[id]
-        if node.role is Role.USER:
-            return node, None
-        if node.role is Role.ASSISTANT and node.parent is not None:
-            return self._nodes[node.parent], node
-        raise ValueError("the system message belongs to no turn")
+        node = question = self._nodes[id]
+        while question.role is not Role.USER:
+            if question.parent is None:
+                raise ValueError("the system message belongs to no turn")
+            question = self._nodes[question.parent]
+        return question, node if node.role is Role.ASSISTANT else None

@@ -25,17 +25,17 @@ def read_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> 
     prompts. `model`: who is asked now; a question that another one answered is new to it."""
     found: dict[bytes, int | None] = {}
     nodes = list(tree)
-    questions = {node.id: node.digest for node in nodes if node.role is Role.USER}
+    asked = {node.id: node.digest for node in nodes if node.role in (Role.USER, Role.TOOL)}
     for node in nodes:
         figures = node.figures
-        if node.role is not Role.ASSISTANT or (figures is None and not node.text):
+        if node.role is not Role.ASSISTANT or (figures is None and not node.text and not node.message.calls):
             continue
         counted = figures is not None and figures.predicted_tokens is not None
         found[node.digest] = figures.context_used if figures is not None and counted else found.get(node.digest)
-        began = bool(node.text or node.message.reasoning or (figures and figures.predicted_tokens))
+        began = bool(not node.is_wordless or (figures and figures.predicted_tokens))
         began = began and (not model or node.model in ("", model))
-        if began and figures is not None and figures.asked_tokens is not None and node.parent in questions:
-            found[questions[node.parent]] = figures.asked_tokens
+        if began and figures is not None and figures.asked_tokens is not None and node.parent in asked:
+            found[asked[node.parent]] = figures.asked_tokens
     for messages in range(len(path), 0, -1):
         if (digest := path[messages - 1].digest) in found:
             return ReadBefore(messages, found[digest])

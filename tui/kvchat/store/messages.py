@@ -13,7 +13,8 @@ from kvchat.cache.causes.cause import said
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
-from kvchat.prompt.message import Message, Node, NoteKind, State, chained, has_end_only, settled
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, chained, has_end_only, settled
+from kvchat.prompt.tools import INTERRUPTED
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
 from kvchat.store.conversations import Change, ConversationRows, move
@@ -184,7 +185,7 @@ class MessageRows:
         if has_end_only(field) and not has_end_only(begun.reasoning_field):
             # What was text before the end of the thought is stored again as reasoning.
             begun, deltas = Message(begun.role, ""), [row for row in deltas if has_end_only(row[2])]
-        text = begun.text + _joined(row[0] for row in deltas)
+        text = INTERRUPTED if begun.role is Role.TOOL else begun.text + _joined(row[0] for row in deltas)
         reasoning = begun.reasoning + _joined(row[1] for row in deltas)
         return settled(
             streaming,

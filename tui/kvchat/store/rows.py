@@ -20,6 +20,7 @@ from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import tagged
+from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ NODE_FIELDS = (
     "note",
     "ids",
     "pasted",
+    "calls",
+    "tools",
 )
 CONVERSATION_FIELDS = (
     "id",
@@ -166,6 +169,8 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
                 "reasoning": column.pop("reasoning"),
                 "reasoning_field": column.pop("reasoning_field"),
                 "pasted": [_places_in(text) if text else () for text in column.pop("pasted")],
+                "calls": [_calls_in(text) if text else () for text in column.pop("calls")],
+                "tools": [tools or b"" for tools in column.pop("tools")],
             },
         )
     )
@@ -218,6 +223,8 @@ def row_of(node: Node) -> tuple[object, ...]:
         to_json(stored(node.note)) if node.note else "",
         _stored_ids(node.ids) if node.ids is not None else None,
         to_json(message.pasted) if message.pasted else None,
+        to_json([[call.id, call.name, call.arguments] for call in message.calls]) if message.calls else None,
+        message.tools or None,
     )
 
 
@@ -238,6 +245,11 @@ def blocks_of(text: str) -> tuple[ContextBlock, ...]:
 def _places_in(text: str) -> tuple[tuple[int, int], ...]:
     found = [pair for pair in from_json(text, list) if isinstance(pair, list) and len(pair) == 2]
     return tuple((start, end) for start, end in found if isinstance(start, int) and isinstance(end, int))
+
+
+def _calls_in(text: str) -> tuple[ToolCall, ...]:
+    found = [call for call in from_json(text, list) if isinstance(call, list) and len(call) == 3]
+    return tuple(ToolCall(*map(str, call)) for call in found)
 
 
 def figures_of(texts: Iterable[str | None]) -> list[TurnFigures | None]:

@@ -69,6 +69,8 @@ WAITING = {
     "connecting": "connecting",
     "cancelled": "the server is finishing the cancelled batch",
     "gone": "server offline, sends when it returns",
+    "tool": "carrying out the call",
+    "consent": "waiting for your word on the call",
 }
 """By the phase of `Waiting`."""
 

@@ -23,6 +23,7 @@ TITLES: dict[Act, str] = {
     "continue": "Continue this answer?",
     "delete": "Delete this turn?",
     "system": "Change the system prompt?",
+    "tools": "Change the tools of this conversation?",
     "template": "Change this for the whole conversation?",
     "model": "Switch to another model here?",
     "alternatives": "Ask for several answers?",
@@ -30,7 +31,7 @@ TITLES: dict[Act, str] = {
 """The question before an act that costs something."""
 
 FREE = "None of these touches the cache."
-_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
+_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system", "tools"})
 
 _WAYS: dict[CheaperWay, str] = {
     CheaperWay.NEW_CONVERSATIONS: "Leave it here and set it for new conversations",

@@ -223,6 +223,11 @@ class ChatProblem(StrEnum):
     BASE_GONE = "The file that “{file}” is about is not in this branch, and has changed again; attach it anew."
     # conversations
     EMPTY = "This conversation is empty; there is nothing to tag."
+    NO_TOOL = "There is no tool {name}. They are {known}."
+    NO_TOOLS = (
+        "{model} has no tools: its chat template has no place for them. Begin a conversation without tools, or choose "
+        "another model."
+    )
     NO_PERSONA = "There is no persona {name}. They are TOML files in {folder}."
     NO_PERSONA_BUT = "There is no persona {name}; did you mean {near}?"
     BROKEN_PERSONA = "The persona {name} cannot be used: {problem}."

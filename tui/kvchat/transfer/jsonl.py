@@ -1,8 +1,8 @@
 """OpenAI JSONL: one branch a line, `{"messages": [{"role", "content"}, ...]}`, as chat and fine-tuning tools read it.
 
-Role and content are those of the wire bytes, so a line holds exactly what the model saw and said. Reasoning
-is left out, because tools that check the format refuse unknown fields; lossless JSON keeps it. Context blocks are
-part of a user message's content.
+Role, content and calls are those of the wire bytes, and the tools stand beside the messages, so a line holds exactly
+what the model saw and said. Reasoning is left out, because tools that check the format refuse unknown fields; lossless
+JSON keeps it. Context blocks are part of a user message's content.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kvchat.prompt.images import sent
 from kvchat.prompt.message import Node, Role
+from kvchat.prompt.tools import tools_of
 from kvchat.transfer.exact_json import dumps
 from kvchat.transfer.formats import Format, Source, Sources
 
-_FIELDS = ("role", "content")
+_FIELDS = ("role", "content", "tool_calls", "tool_call_id")
 
 
 def messages(path: Sequence[Node], images: Mapping[str, bytes]) -> list[dict[str, object]]:
@@ -23,7 +24,7 @@ def messages(path: Sequence[Node], images: Mapping[str, bytes]) -> list[dict[str
     found = []
     for sent_wire in sent([node.wire for node in path], lambda name: images.get(name, f"sha256:{name}".encode())):
         wire = json.loads(sent_wire)
-        found.append({name: wire[name] for name in _FIELDS})
+        found.append({name: wire[name] for name in _FIELDS if name in wire})
     return found
 
 
@@ -42,7 +43,8 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
     for source in sources:
         for path in _branches(source, all_branches):
             if any(node.role is Role.USER for node in path):
-                yield dumps({"messages": messages(path, source.images)}) + "\n"
+                tools = {"tools": json.loads(tools_of(path))} if tools_of(path) else {}
+                yield dumps({"messages": messages(path, source.images), **tools}) + "\n"
 
 
 FORMAT = Format("JSONL (OpenAI)", "OpenAI JSONL, for other programs; imports without times", pieces)

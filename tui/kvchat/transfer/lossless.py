@@ -21,6 +21,7 @@ from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import TagError, tag_name, tagged
 from kvchat.prompt.thoughts import is_frame
+from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import finite
@@ -52,6 +53,8 @@ def _node_fields(node: Node) -> dict[str, object]:
         "reasoning_field": message.reasoning_field,
         "blocks": [asdict(block) for block in message.blocks],
         "pasted": message.pasted,
+        "calls": [asdict(call) for call in message.calls],
+        "tools": message.tools.decode(),
         # A byte that is not UTF-8 becomes a lone surrogate, which JSON can carry and the reader turns back.
         "wire": node.wire.decode("utf-8", "surrogateescape"),
         "digest": node.digest.hex(),
@@ -350,7 +353,7 @@ def _message(item: Fields) -> Message:
     try:
         role = Role(item.text("role"))
     except ValueError:
-        raise item.wrong("role", "system, user or assistant") from None
+        raise item.wrong("role", "system, user, assistant or tool") from None
     blocks = [Fields(value, f"{item.where}, context {n}") for n, value in enumerate(item.items("blocks"), 1)]
     return Message(
         role,
@@ -362,7 +365,15 @@ def _message(item: Fields) -> Message:
         item.text("reasoning"),
         item.text("reasoning_field"),
         _pasted(item),
+        _calls(item),
+        (item.optional_text("tools") or "").encode(),
     )
+
+
+def _calls(item: Fields) -> tuple[ToolCall, ...]:
+    """None where an earlier version wrote the file."""
+    found = [Fields(value, f"{item.where}, a call") for value in (item.items("calls") if item.has("calls") else [])]
+    return tuple(ToolCall(call.text("id"), call.text("name"), call.text("arguments")) for call in found)
 
 
 def _pasted(item: Fields) -> tuple[tuple[int, int], ...]:
@@ -387,7 +398,8 @@ def _node(item: Fields, tree: Tree) -> Node:
         digest = bytes.fromhex(item.text("digest"))
     except ValueError:
         raise item.wrong("wire or digest", "what an export writes") from None
-    if chained(tree[parent].digest if parent else b"", wire) != digest:
+    message = _message(item)
+    if chained(tree[parent].digest if parent else message.above, wire) != digest:
         raise TransferError(
             f"{item.where}: the digest does not fit the wire text, so the file was changed or damaged "
             "after the export. Nothing was read."
@@ -396,7 +408,6 @@ def _node(item: Fields, tree: Tree) -> Node:
         state = State(item.text("state"))
     except ValueError:
         raise item.wrong("state", "a state of a message") from None
-    message = _message(item)
     if state is not State.STREAMING and not _shown_is_sent(message, wire):
         raise TransferError(f"{item.where}: its text is not the text the model would see. Nothing was read.")
     return Node(
@@ -425,13 +436,23 @@ def _shown_is_sent(message: Message, wire: bytes) -> bool:
     if not isinstance(sent, dict) or sent.pop("role", None) != message.role.value:
         return False
     content, text = _text_in(sent.pop("content", None), message, wire), whole_characters(message.text)
-    text, reasoning = message.framed + text, sent.pop(message.reasoning_field, "")
+    text, reasoning = whole_characters(message.framed) + text, sent.pop(message.reasoning_field, "")
     if message.framed and not is_frame(message.reasoning_field):
+        return False
+    if not _calls_are_sent(message, sent):
         return False
     hidden = message.framed or not message.reasoning_field
     if content is None or sent or reasoning != ("" if hidden else whole_characters(message.reasoning)):
         return False
     return content.endswith(text) if message.blocks else content == text
+
+
+def _calls_are_sent(message: Message, sent: dict[str, object]) -> bool:
+    """Whether the wire has the message's calls; they are taken out of `sent`."""
+    if message.role is Role.TOOL:
+        named = sent.pop("name", None), sent.pop("tool_call_id", None)
+        return [named] == [(call.name, call.id) for call in message.calls]
+    return sent.pop("tool_calls", None) == ([call.wire() for call in message.calls] or None)
 
 
 def _text_in(content: object, message: Message, wire: bytes) -> str | None:

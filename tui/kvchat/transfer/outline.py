@@ -21,6 +21,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
 from kvchat.text.format import clock, date_and_time
 from kvchat.text.notes import note_sentence
+from kvchat.text.tools import shown_call
 from kvchat.transfer.formats import Source
 
 _STATES = {
@@ -42,6 +43,7 @@ _BLOCK_KINDS = {
     "memory": "memory",
     "passage": "passage",
     "image": "image",
+    "result": "result",
 }
 
 
@@ -126,6 +128,8 @@ def models(source: Source) -> str:
 def author(node: Node) -> str:
     if node.role is Role.ASSISTANT:
         return model_name(node.model) or "Assistant"
+    if node.role is Role.TOOL:
+        return shown_call(node.message.call)
     return "You" if node.role is Role.USER else "System prompt"
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.alternatives import AlternativesController
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.controllers.settings import SettingsController
+    from kvchat.ui.controllers.tools import ToolController
     from kvchat.ui.screens.servers import WelcomePanel
 
 LOOK = 2.0
@@ -206,6 +207,7 @@ class ChatScreen(Screen[None]):
         self.memory = MemoryController(workspace, service, self.conversations, status)
         composer.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
+        service.tools.can_ask = True
         self.server.show()
         self.view.show_list()
         if trouble := service.writer.trouble:
@@ -221,6 +223,12 @@ class ChatScreen(Screen[None]):
         return AlternativesController(
             self.workspace, self.service, self.costs, self.server, self.sending, self.composer, self.transcript
         )
+
+    @cached_property
+    def tools(self) -> ToolController:
+        from kvchat.ui.controllers.tools import ToolController
+
+        return ToolController(self.workspace, self.service, self.costs)
 
     @cached_property
     def settings(self) -> SettingsController:
@@ -546,6 +554,7 @@ class ChatScreen(Screen[None]):
             QueueChanged,
             ServerChanged,
             StorageChanged,
+            ToolAsked,
             WarmthChanged,
             WrittenElsewhere,
         )
@@ -569,6 +578,8 @@ class ChatScreen(Screen[None]):
             case ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
                 self.server.show()
+            case ToolAsked(conversation=id):
+                self.tools.asked(id)
             case CompactionChanged(conversation=id):
                 self.view.compaction_changed(id)
             case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited() if self.workspace.shows(event.conversation):

@@ -16,6 +16,7 @@ from kvchat.text.findings import cause_name
 from kvchat.text.format import message_time
 from kvchat.text.notes import note_sentence
 from kvchat.text.servers import model_name
+from kvchat.text.tools import shown_call
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
@@ -58,7 +59,7 @@ def item_of(
     return TranscriptItem(
         node_id=node.id,
         role=node.role,
-        title=YOU if node.role is Role.USER else model_name(node.model or own) or "Answer",
+        title=_title(node, model_name(node.model or own)),
         time=message_time(node.created, now),
         text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning,
@@ -70,6 +71,12 @@ def item_of(
         streaming=streaming,
         sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
     )
+
+
+def _title(node: Node, model: str) -> str:
+    if node.role is Role.TOOL:
+        return shown_call(node.message.call)
+    return YOU if node.role is Role.USER else model or "Answer"
 
 
 def prefilled(live: LiveAnswer, now: float) -> Prefilled:

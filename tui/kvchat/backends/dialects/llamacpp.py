@@ -438,6 +438,7 @@ class LlamaCppBackend(HttpBackend):
         head: dict[str, object] = {"model": turn.model} if turn.model else {}
         if turn.template_options:
             head["chat_template_kwargs"] = dict(turn.template_options)
+        head |= self.tool_fields(turn)
         if turn.continues and turn.wires[-1].startswith(b'{"role":"assistant"'):
             head |= self.continuing()
         found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
@@ -617,6 +618,7 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         template=facts_of_text(template) if isinstance(template := props.get("chat_template"), str) else None,
         figures=Figures.BEFORE,
         sees=flag_at(figures_at(props, "modalities"), "vision"),
+        takes_tools=flag_at(figures_at(props, "chat_template_caps"), "supports_tools"),
     )
 
 

@@ -28,6 +28,7 @@ from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node
 from kvchat.prompt.request import Parameters, wires_of
+from kvchat.prompt.tools import tools_of
 from kvchat.prompt.tree_read import read_before
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
@@ -74,6 +75,7 @@ class SideRequests:
             parameters,
             record.template_options,
             system_in_user=record.system_in_user,
+            tools=tools_of(path),
         )
         turn = self._core.branch_requests.by_ids(turn, path, info)
         ended = await self._send(backend, cache, turn, path, emit, began)

@@ -15,6 +15,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.request import wires_of
 from kvchat.prompt.token_ids import known_ids
+from kvchat.prompt.tools import tools_of
 from kvchat.prompt.wire import canonical
 
 
@@ -47,14 +48,20 @@ class BranchRequests:
         if info is not None and info.reasoning_option and record.turns == 0:
             options.setdefault(*info.reasoning_option)
         turn = ChatTurn(
-            wires_of(path), record.id, model, template_options=options, system_in_user=record.system_in_user
+            wires_of(path),
+            record.id,
+            model,
+            template_options=options,
+            system_in_user=record.system_in_user,
+            tools=tools_of(path),
         )
         return self.by_ids(turn, path, info) if info is not None else turn
 
     def by_ids(self, turn: ChatTurn, path: Sequence[Node], server: ServerInfo) -> ChatTurn:
         """`turn`, whose messages are those of `path`, with what is known of its token ids where its prompt goes as
-        ids: where the user has set that, the server takes them, and there is no image, whose tokens nobody knows."""
-        if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images:
+        ids: where the user has set that, the server takes them, and there is neither an image, whose tokens nobody
+        knows, nor a tool, whose calls the server reads."""
+        if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images or turn.tools:
             return turn
         if not (vocabulary := server.vocabulary(turn.model)):
             return turn

@@ -16,7 +16,7 @@ def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
     message's where they were not counted apart."""
     ends: list[int | None] = []
     for node, following in zip(path, [*path[1:], None], strict=True):
-        if node.role is Role.USER:
+        if node.role in (Role.USER, Role.TOOL):
             figures = (following or node).figures
             ends.append(figures.asked_tokens if figures else None)
         else:

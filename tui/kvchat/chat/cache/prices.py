@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,8 +19,10 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.branching import under_system, without_turn
+from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.images import MOST_TOKENS
-from kvchat.prompt.message import Node, Role, system_message
+from kvchat.prompt.message import Node, Role, system_message, with_tools
+from kvchat.prompt.offered_tools import tools_named
 from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
@@ -47,7 +49,7 @@ class Prices:
         new instructions; `images`: how many are to be attached, each counted as at most."""
         conversation = self._core.conversations.loaded[id]
         path = conversation.path()
-        turns = [n.figures for n in path if n.role is Role.ASSISTANT]
+        turns = [turn[-1].figures for turn in turns_of(path) if turn[-1].role is Role.ASSISTANT]
         speed = self._core.speeds.fit(id)
         if act == "attach":
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
@@ -87,7 +89,7 @@ class Prices:
             return estimate
         if not self._core.servers.consent.agreed_to(cache.server):
             return estimate
-        asks = path[-1].role is Role.USER or act == "continue"
+        asks = path[-1].role in (Role.USER, Role.TOOL) or act == "continue"
         turn = self._core.branch_requests.after(conversation, path)
         if options is not None:
             turn = self._core.branch_requests.by_ids(
@@ -123,7 +125,7 @@ class Prices:
         path = tree.path(tree.turn_of(node_id)[0].id if node_id is not None else conversation.record.head)
         if question is not None:
             try:
-                path = [*path, (await self._questions.built(conversation, path[-1].id, question)).nodes[0]]
+                path += (await self._questions.built(conversation, path[-1].id, question)).nodes[:-1]
             except ChatError:  # that is said when it is sent
                 return Price(None)
         whole = self._sizes.estimated(conversation, path)
@@ -151,6 +153,13 @@ class Prices:
         exact = cache.is_sure and not others
         return replace(price(chosen.tokens + len(tokens) * others, speed, start=held, exact=exact), losing=losing)
 
+    def of_tools(self, id: str, names: Sequence[str]) -> Price:
+        """What these tools add to the head of a conversation's prompts, about."""
+        if not names:
+            return Price(0)
+        tokens = self._sizes.estimate(self._core.conversations.loaded[id]).of([tools_named(names)])
+        return price(tokens, self._core.speeds.fit(id), exact=False)
+
     async def _path_after(
         self, conversation: OpenConversation, act: Act, node_id: str | None, text: str
     ) -> list[Node] | None:
@@ -160,15 +169,18 @@ class Prices:
             return conversation.path()
         if act == "system" and text:
             before = conversation.path()[0].message
-            branch = under_system(tree, head, system_message(text, before.blocks), 0.0)
+            branch = under_system(tree, head, system_message(text, before.blocks, before.tools), 0.0)
             return list(branch.nodes)
+        if act == "tools":
+            named = tools_named(text.split())
+            return list(under_system(tree, head, with_tools(conversation.path()[0].message, named), 0.0).nodes)
         if node_id is None or node_id not in tree:
             return None
         if act in ("fork", "continue", "alternatives"):
             return tree.path(node_id)
         question, _ = tree.turn_of(node_id)
         if act == "regenerate":
-            return tree.path(question.id)
+            return tree.path(tree[node_id].parent if tree[node_id].role is Role.ASSISTANT else question.id)
         if act == "edit" and not text:
             return tree.path(question.parent)
         if act == "edit":
@@ -178,7 +190,7 @@ class Prices:
                 )
             except ChatError:  # what it mentions cannot be had; that is said when it is sent
                 return None
-            return [*tree.path(question.parent), branch.nodes[0]]
+            return [*tree.path(question.parent), *branch.nodes[:-1]]
         if act == "delete":
             branch = without_turn(tree, head, node_id)
             first = branch.nodes[0].parent if branch.nodes else branch.head

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 from msgspec import Struct
@@ -20,6 +22,7 @@ from kvchat.chat.cache.message_offsets import Seams
 from kvchat.chat.events import EventBus, WarmthChanged
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.token_ids import KnownIds
+from kvchat.prompt.tools import calls_in
 from kvchat.prompt.wire import canonical
 
 MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
@@ -27,10 +30,11 @@ MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
 KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
 KEPT_FRAMES = 8
 MOST_SLOW = 3
+_ANSWER, _RESULT = b'{"role":"assistant"', b'{"role":"tool"'
 CLEAR = 32
 """Characters from which on an answer's text is long enough to be found in a prompt in its own place only."""
 
-PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str]
+PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str, bytes]
 
 T = TypeVar("T", "Prefix", "AnsweredPrompt")
 
@@ -90,17 +94,17 @@ class PromptTokens:
         return found.history if found is not None else None if turn.wires else 0
 
     async def prefix(self, turn: ChatTurn, begun: str = "") -> Tokens | None:
-        """The token ids with which every prompt begins that goes on after `turn`'s messages with a question that
-        starts with `begun`; None where the server does not tell."""
+        """The token ids with which every prompt begins that goes on after `turn`'s messages, with a question that
+        starts with `begun` or what follows a call; None where the server does not tell."""
         key = _key(turn, begun)
         if (found := self._prefixes.get(key)) is not None:
             self._prefixes.move_to_end(key)
             return found.tokens
         if not self._works or turn.has_images:
             return None
-        question = Message(Role.USER, begun + MARK).wire()
+        following = _following(turn.wires, begun + MARK).wire()
         try:
-            text = await self._access.prompt_text(replace(turn, wires=(*turn.wires, question)))
+            text = await self._access.prompt_text(replace(turn, wires=(*turn.wires, following)))
             at = text.rfind(MARK)
             if at < 0:
                 return None
@@ -120,17 +124,26 @@ class PromptTokens:
     async def _history(self, turn: ChatTurn, text: str, whole: Tokens) -> int | None:
         """How many tokens of the prompt that begins with `text`, whose ids are `whole`, the messages of `turn` have up
         to the end of the last answer's. Raises BackendError."""
+        if turn.wires and calls_in(turn.wires[-1]):
+            seam = (await self._seams.after_an_answer(turn)).tokens
+            return max(whole.places_of(seam.first(1)), default=None) if seam else None
         found = await self.history_in(turn, text, whole)
         return found if found is not None else (await self._seams.after_an_answer(turn)).start(text, whole)
 
     async def history_in(self, turn: ChatTurn, text: str, whole: Tokens) -> int | None:
         """The same, where the last answer is found in the text itself; None: it is not. Raises BackendError."""
-        if turn.known is not None or not turn.wires or not turn.wires[-1].startswith(b'{"role":"assistant"'):
+        if turn.known is not None or not turn.wires or not turn.wires[-1].startswith(_ANSWER):
             return None if turn.wires else 0
         said = content_of(turn.wires[-1]).strip()
         at = text.rfind(said) if len(said) >= CLEAR else -1
         told = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else NO_TOKENS
         return len(told) if told and whole.starts_with(told) else None
+
+    def printed_anew(self, turn: ChatTurn, length: int) -> None:
+        """The template prints the call that `turn` ends with in other tokens than it came in, so that it is prefilled
+        as something new: only the `length` tokens of its prompt were there before."""
+        if (found := self._prefixes.get(_key(turn))) is not None:
+            self._prefixes[_key(turn)] = replace(found, history=length)
 
     async def said_behind(self, settled: ChatTurn, prompt: str, said: str) -> Tokens:
         """The token ids of a prompt and the answer to it, without asking for more than that answer's: what comes next
@@ -199,7 +212,17 @@ class PromptTokens:
             self._events.tell(WarmthChanged())
 
 
+def _following(wires: Sequence[bytes], text: str) -> Message:
+    """What comes after some messages: the result of the first call that has none, the answer to results, else a
+    question."""
+    results = sum(1 for _ in takewhile(lambda wire: wire.startswith(_RESULT), reversed(wires)))
+    calls = calls_in(wires[-1 - results]) if results < len(wires) else ()
+    if results < len(calls):
+        return Message(Role.TOOL, text, calls=(calls[results],))
+    return Message(Role.ASSISTANT if results else Role.USER, text)
+
+
 def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:
     """What a prefix depends on. The wires are the nodes' own bytes, whose hashes are kept, so this costs little."""
     options = canonical(dict(turn.template_options)) if turn.template_options else b""
-    return turn.wires, turn.model, options, turn.system_in_user, turn.known, begun
+    return turn.wires, turn.model, options, turn.system_in_user, turn.known, begun, turn.tools

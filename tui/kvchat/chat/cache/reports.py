@@ -21,6 +21,7 @@ from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
 from kvchat.store.stats import cache_stats
 from kvchat.text.cache import cache_rules
+from kvchat.text.tools import shown_call
 
 
 class CacheReports:
@@ -110,6 +111,8 @@ def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[Tu
     for node in path:
         if node.role is Role.USER:
             question = node.text
+        elif node.role is Role.TOOL:
+            question = f"↳ {shown_call(node.message.call)}"
         elif node.role is Role.ASSISTANT:
             stored, found = _finding(node.figures), findings.get(node.id)
             same = stored is not None and found is not None and found.evidence == stored.evidence

@@ -196,7 +196,7 @@ class ServerCache:
             path,
             kind=kind,
             certain=not self.slots.busy,
-            asked_before=read.messages == len(path) and path[-1].role is Role.USER,
+            asked_before=read.messages == len(path) and path[-1].role is not Role.ASSISTANT,
             server=identity(self.server, turn.model),
             beside_cancelled=self.cancelled.computing(),
             history=self.prompts.known_history(_prefilled_before(turn, path)),
@@ -485,6 +485,8 @@ class ServerCache:
                 history is not None and stopped is not None and not reads_back(count, history - len(prompt), stopped)
             )
             known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
+            if differs and answer.message.calls:
+                self.prompts.printed_anew(settled, len(prompt))
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
     def holds(self, conversation: str, path: tuple[str, ...]) -> None:

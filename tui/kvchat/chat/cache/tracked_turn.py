@@ -86,6 +86,7 @@ class TrackedTurn(Struct):
             self.server,
             turn.wires,
             options,
+            tools=turn.tools,
             rendered=self.rendered,
             tokens=self.tokens,
             adapters=canonical(adapters).decode() if adapters else "",

@@ -6,18 +6,24 @@ Nothing that was said is rewritten; every act gives a branch, and the one that i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from kvchat.cache.causes.evidence import Change
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.conversations.new_conversations import named_tools
 from kvchat.chat.conversations.shared import Head
 from kvchat.chat.core import Core, on_newest
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.question.mentions import asked_as
 from kvchat.prompt.branching import Branch, under_system, without_turn
-from kvchat.prompt.message import Role, new_id, system_message
+from kvchat.prompt.message import Message, Role, new_id, system_message, with_tools
 from kvchat.prompt.tags import own
+from kvchat.sanitize import one_line
+from kvchat.text.problems import ChatProblem
 
 FORK = "↳ "
 """In front of a fork's title, so that it is told apart in a narrow list."""
@@ -114,9 +120,26 @@ class Branches:
         """Another system prompt: a new branch below a new system message. The old branch stays."""
         conversation = self._core.conversations.free(id)
         before = conversation.path()[0].message
-        message = system_message(instructions, before.blocks)
-        if before == message:
+        await self._begin_with(conversation, system_message(instructions, before.blocks, before.tools), "system")
+
+    @on_newest(Head.SETTLED)
+    async def set_tools(self, id: str, names: Sequence[str]) -> None:
+        """Other tools: a new branch below a new system message. The old branch stays. Raises ChatError."""
+        conversation = self._core.conversations.free(id)
+        tools = self.can_have(id, names)
+        await self._begin_with(conversation, with_tools(conversation.path()[0].message, tools), "tools")
+
+    def can_have(self, id: str, names: Sequence[str]) -> bytes:
+        """The tools of these names, where a conversation's server has any. Raises ChatError."""
+        tools, info = named_tools(names), self._core.servers.link(id).info
+        if tools and info is not None and info.takes_tools is False:
+            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
+        return tools
+
+    async def _begin_with(self, conversation: OpenConversation, system: Message, act: Change) -> None:
+        before = conversation.path()[0]
+        if before.message == system:
             return
-        branch = under_system(conversation.tree, conversation.record.head or "", message, self._core.timestamp())
-        self._core.tracker.did(conversation, "system", conversation.path()[0].id)
+        branch = under_system(conversation.tree, conversation.record.head or "", system, self._core.timestamp())
+        self._core.tracker.did(conversation, act, before.id)
         await self.move(conversation, branch)

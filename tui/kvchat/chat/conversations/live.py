@@ -12,6 +12,7 @@ from kvchat.backends.dialect import Prompted, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of
+from kvchat.prompt.tools import tool_names, tools_of
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
 
@@ -101,6 +102,11 @@ class OpenConversation(Struct, weakref=True):
         """The system prompt, without the safety policy."""
         path = self.path()
         return instructions_of(path[0].text) if path else ""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the tools that the model may call."""
+        return tool_names(tools_of(self.path()))
 
     @property
     def context_used(self) -> int | None:

@@ -5,6 +5,7 @@ An empty conversation that nobody has written in is used again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.live import OpenConversation
@@ -40,16 +41,18 @@ class NewConversations:
         *,
         persona: Persona | None = None,
         trunk: Message | None = None,
+        tools: Sequence[str] | None = None,
         reuse: bool = True,
     ) -> OpenConversation:
         """A new conversation, looked at. `trunk`: the system message of a trunk, which it shares with others to the
-        byte. `reuse`: an empty one that nobody has written in is used again. Raises ChatError."""
+        byte. `tools`: names of tools and groups; None: those of the persona or the settings. `reuse`: an empty one that
+        nobody has written in is used again. Raises ChatError."""
         if instructions is None:
             own = persona.system_prompt if persona is not None else ""
             instructions = own or self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
-        message, servers = trunk or system_message(instructions), self._core.servers
-        server = self.server_of(persona)
+        server, servers = self.server_of(persona), self._core.servers
         link = servers.links.at(server)
+        message = trunk or system_message(instructions, tools=self._tools(link, persona, tools))
         model, parameters = "", servers.first_parameters(link)
         if persona is not None:
             _must_have(link, persona)
@@ -62,6 +65,19 @@ class NewConversations:
             id=new_id(), head=root.id, created=now, updated=now, server=server, model=model, parameters=parameters
         )
         return await self._core.conversations.insert(record, [root])
+
+    def _tools(self, link: Link, persona: Persona | None, names: Sequence[str] | None) -> bytes:
+        """The tools that a conversation begins with; those of the settings only where its server has some. Raises
+        ChatError."""
+        is_wanted = names is not None or (persona is not None and persona.tools is not None)
+        if names is None:
+            names = persona.tools if persona is not None and persona.tools is not None else self._core.settings.tools
+        tools = named_tools(names or ())
+        if link.info is None or link.info.takes_tools is not False:
+            return tools
+        if is_wanted and tools:
+            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(link.info.model, 60))
+        return b""
 
     def server_of(self, persona: Persona | None) -> str:
         """The name of the server that a conversation begins with: the persona's, but where this run was given one.
@@ -100,6 +116,19 @@ class NewConversations:
     def _is_written_in(self, id: str) -> bool:
         store = self._core.store
         return bool(store.draft(id) or store.queue.of(id))
+
+
+def named_tools(names: Sequence[str]) -> bytes:
+    """The tools of these names and groups. Raises ChatError."""
+    if not names:
+        return b""
+    from kvchat.prompt.offered_tools import DEFINITIONS, GROUPS, tools_named
+
+    try:
+        return tools_named(names)
+    except KeyError as error:
+        known = ", ".join([*GROUPS, *DEFINITIONS])
+        raise ChatError(ChatProblem.NO_TOOL, name=one_line(error.args[0], 40), known=known) from None
 
 
 def _must_have(link: Link, persona: Persona) -> None:

@@ -31,6 +31,8 @@ class Question(Struct, frozen=True):
     """The ids of memories, and the references of passages, that are not to go with it."""
     taken: frozenset[str] = frozenset()
     """The references of passages that the user took, of what is found where that is only offered."""
+    calls: bool = True
+    """False: the model may call no tool for it. The prompt stays the same."""
     recalls: bool = True
     """False: no memory goes with it."""
     again: Node | None = None

@@ -23,11 +23,12 @@ from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered
-from kvchat.prompt.context import TIME, ContextBlock, defused, foreign, rendered
+from kvchat.prompt.context import NOTE, TIME, ContextBlock, defused, foreign, rendered
 from kvchat.prompt.drafts import PASTE, pasted_of
 from kvchat.prompt.images import images_in
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, NoteKind
 from kvchat.prompt.stamp import last_stamp, stamp_due
+from kvchat.prompt.tools import broken_call
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
@@ -78,7 +79,7 @@ class QuestionBuilder:
                 now = stamped  # it may have been read ahead already
             if stamp_due(now, last_stamp(path), every):
                 conversation.stamped = now
-        begun = asked(conversation.tree, path[-1].id, "", blocks, now, every).nodes[0]
+        begun = asked(conversation.tree, path[-1].id, "", blocks, now, every).nodes[-2]
         return rendered(begun.message.blocks, "").rstrip("\n")
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> bool:
@@ -104,6 +105,8 @@ class QuestionBuilder:
         every conversation; then what is attached or mentioned, and passages of documents; last the memories that only
         the whole question recalls, behind all that is prefilled ahead."""
         blocks = [*await with_files(question.blocks, question.files or ()), *(question.passages or ())]
+        if (note := path[-1].note) is not None and note.is_a(NoteKind.BROKEN_CALL):
+            blocks.insert(0, ContextBlock(NOTE, "kvchat", broken_call(str(note["call"]), str(note["why"]))))
         if recalled := await self._recalled(conversation, path, question):
             from kvchat.memory.recall import PROFILE_SOURCE
 

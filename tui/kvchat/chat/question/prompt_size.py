@@ -15,6 +15,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import TooLongError
 from kvchat.prompt.message import Node
+from kvchat.prompt.tools import tools_of
 
 COUNTED_FROM = 0.6
 """The share of the window from which an estimate is not enough."""
@@ -50,7 +51,7 @@ class PromptSizes:
             if node.figures is not None and node.figures.context_used is not None:
                 return node.figures.context_used + estimate.of(rest)
             rest.append(node.wire)
-        return estimate.of(rest)
+        return estimate.of([*rest, tools_of(path)])
 
     async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Nothing, where the prompt of `path` fits or it cannot be told. Raises TooLongError."""

@@ -28,9 +28,11 @@ from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, merged
+from kvchat.prompt.tools import tools_of
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
+from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import Reaching, place_words
 
 LAST_SERVER = "last server"
@@ -256,12 +258,14 @@ class Servers(ConversationObserver):
 
     async def must_take(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Nothing, where the server, as far as it is known, has the conversation's model, and that takes the images of
-        `path`. Raises ChatError: nothing was sent or stored."""
+        `path` and its tools. Raises ChatError: nothing was sent or stored."""
         if (known := self.link(conversation.id).info) is not None:
             try:
                 self.model_of(conversation, known)
             except BackendError as error:
                 raise ChatError.of(error) from None
+        if known is not None and known.takes_tools is False and tools_of(path):
+            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(known.model, 60))
         if not has_images(node.wire for node in path):
             return
         from kvchat.text.messages import no_images

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -47,8 +48,12 @@ from kvchat.chat.turns.queue import MessageQueue
 from kvchat.prompt.branching import Branch
 from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
+from kvchat.prompt.tools import tools_of
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
+
+if TYPE_CHECKING:
+    from kvchat.chat.tools.tool import Outcome
 
 
 class AnswerTask(Struct):
@@ -63,6 +68,8 @@ class AnswerTask(Struct):
     """The answer that is gone on with."""
     wanted: AlternativesRequest | None = None
     """None: one answer, of the conversation's model."""
+    calls: bool = True
+    """Whether the conversation's tools may be called."""
     queued: str = ""
     """The message that leaves the queue by it."""
     path: Sequence[Node] = ()
@@ -77,6 +84,19 @@ class AnswerTask(Struct):
     """The answers of the request that is on its way."""
     tracked: TrackedTurn | None = None
     is_stopped: bool = False
+    steps: int = 0
+    """How many answers of this turn have called tools."""
+    most_steps: int = 0
+    """How many may; 0: none."""
+    calling: asyncio.Task[Outcome] | None = None
+    """The call that is being carried out."""
+    result_tokens: int = 0
+    """What the results of this turn have, about."""
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the answer that is asked for may call tools."""
+        return self.steps < self.most_steps
 
     @property
     def live(self) -> LiveAnswer:
@@ -89,6 +109,8 @@ class AnswerTask(Struct):
 
     def stop(self) -> None:
         self.is_stopped = True
+        if self.calling is not None:
+            self.calling.cancel()
         for answer_run in self.runs:
             answer_run.stop()
 
@@ -136,7 +158,8 @@ class AnswerRequests:
                     ended = await self._sent(link, backend, task, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error=error)
-                if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
+                goes_on = ended.state is State.DONE and self._queue.flows(conversation.id)
+                if (goes_on and not conversation.alternatives) or (ended.calls and task.may_call):
                     self._expecting[conversation.id] = lane
                     lane.expect(conversation.id)
             if ended.error is None or not await self._core.servers.is_gone(link, ended.error, was_sent=was_sent):
@@ -189,6 +212,8 @@ class AnswerRequests:
             system_in_user=record.system_in_user,
             continues=path[-1].role is Role.ASSISTANT,
             answers=len(task.runs),
+            tools=tools_of(path),
+            may_call=task.may_call,
         )
         turn = self._core.branch_requests.by_ids(turn, path, info)
         if cache is not None:

@@ -32,6 +32,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled
 from kvchat.prompt.token_ids import AnswerIds, answered, known_ids
+from kvchat.prompt.tools import ToolCall, readable
 from kvchat.text.faults import Fault
 
 CHECKPOINT_SECONDS = 0.2
@@ -48,7 +49,7 @@ def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
     A turn whose figures are not known gives empty figures: what came after it cannot be told apart from it.
     """
     for node in reversed(path):
-        if node.role is Role.ASSISTANT and (node.figures is not None or node.text):
+        if node.role is Role.ASSISTANT and (node.figures is not None or not node.is_wordless):
             return node.figures or TurnFigures()
     return None
 
@@ -58,7 +59,7 @@ class AnswerRun:
 
     `answer` holds what it begins with: nothing, or what came of a cut answer. `chat` sends the request and reports to
     the emit function it is given. `checkpoint` stores text and reasoning that came since the last call; None: nothing
-    is stored. `changed` tells the screen, at most every 30 ms.
+    is stored. `changed` tells the screen, at most every 30 ms. `may_call`: calls of tools are a part of the answer.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class AnswerRun:
         chat: Callable[[Emit], Awaitable[Ended]],
         checkpoint: Callable[[str, str], Awaitable[None]] | None = None,
         changed: Callable[[], None] = lambda: None,
+        may_call: bool = False,
     ) -> None:
         self.answer = answer
         self._path = path
@@ -78,6 +80,7 @@ class AnswerRun:
         self._chat = chat
         self._checkpoint = checkpoint
         self._changed = changed
+        self._may_call = may_call
         self.error: BackendError | None = None
         """Why it failed, once it has ended."""
         self._request: asyncio.Task[Ended] | None = None
@@ -193,14 +196,22 @@ class AnswerRun:
             unsent = live.waiting is not None and live.waiting.phase in UNSENT
             early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
             note = None if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
+        text, calls = live.text, ended.calls if self._may_call else ()
+        if calls and (fault := _broken(calls, state)):
+            text = "\n\n".join(filter(None, (text.rstrip(), readable(calls))))
+            state = State.DONE if state is State.EMPTY else state
+            note, calls = said(NoteKind.BROKEN_CALL, call=calls[-1].name, why=fault), ()
+        elif calls:
+            state, note = State.DONE, None
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
             self.answer,
             question,
-            live.text,
+            text,
             live.reasoning,
             state,
             reasoning_field=live.reasoning_field,
+            calls=calls,
             model=ended.model,
             figures=self._figures(state),
             note=note,
@@ -242,6 +253,13 @@ class AnswerRun:
             stopped=state in CUT_OFF or None,
             begun_tokens=begun,
         )
+
+
+def _broken(calls: Sequence[ToolCall], state: State) -> str:
+    """Why calls cannot be carried out, nor sent back: a server fails over them each time. Empty: they can."""
+    if state not in (State.DONE, State.EMPTY):
+        return "it was cut off"
+    return next(filter(None, (call.fault for call in calls)), "")
 
 
 async def carried_out(answer_run: AnswerRun) -> Node:

@@ -40,15 +40,17 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.mentions import ALL, MentionScope, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
+from kvchat.chat.tools.steps import MOST_STEPS, ToolSteps
 from kvchat.chat.turns.alternatives import AlternativesRequest, SharedRequest, is_over, usual_choice, with_figures
 from kvchat.chat.turns.answer_request import AnswerRequests, AnswerTask
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue, Queued
-from kvchat.prompt.branching import Branch, awaited, before_refused, begun
+from kvchat.prompt.branching import Branch, awaited, before_refused, begun, closed
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tools import tools_of
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import read_before
 from kvchat.store import StoreError
@@ -80,6 +82,7 @@ class Turns:
         sizes: PromptSizes,
         queue: MessageQueue,
         requests: AnswerRequests,
+        steps: ToolSteps,
     ) -> None:
         self._core = core
         self._saver = saver
@@ -88,6 +91,7 @@ class Turns:
         self._sizes = sizes
         self._queue = queue
         self._requests = requests
+        self._steps = steps
         self.observers: list[TurnObserver] = []
         self._running: dict[str, tuple[AnswerTask, asyncio.Task[None]]] = {}
         """By conversation."""
@@ -131,13 +135,14 @@ class Turns:
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         if flows and not self._queue.flows(conversation.id):
             raise HeldError(HoldKind.STOPPED)
-        await self._begin(AnswerTask(conversation, branch, parameters, queued=queued), at_end=True)
+        task = AnswerTask(conversation, branch, parameters, calls=question.calls, queued=queued)
+        await self._begin(task, at_end=True)
 
     async def _fitting(self, conversation: OpenConversation, head: str, question: Question, anyway: bool) -> Branch:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
         `anyway`."""
         branch = await self._questions.built(conversation, head, question)
-        path = [*conversation.tree.path(head), branch.nodes[0]]
+        path = [*conversation.tree.path(head), *branch.nodes[:-1]]
         await self._core.servers.must_take(conversation, path)
         if not anyway:
             await self._sizes.must_fit(conversation, path)
@@ -182,7 +187,7 @@ class Turns:
             return
         await self._core.servers.must_take(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
-        answer = begun(question, cut, self._core.clock())
+        answer = begun(_asked(conversation.tree, question, cut), cut, self._core.clock())
         task = AnswerTask(conversation, Branch((answer,), answer.id), parameters, cut=cut)
         await self._branch_off(task, "continue", cut)
         await self._make_room(conversation, cut)
@@ -194,7 +199,7 @@ class Turns:
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
         await self._core.servers.must_take(conversation, conversation.tree.path(question.id))
-        fresh = awaited(question, self._core.clock())
+        fresh = awaited(_asked(conversation.tree, question, answer), self._core.clock())
         await self._branch_off(AnswerTask(conversation, Branch((fresh,), fresh.id), parameters), "regenerate", answer)
         if answer is not None:
             await self._make_room(conversation, answer)
@@ -232,7 +237,7 @@ class Turns:
         if self._core.servers.link(id).info is None:
             await self._core.servers.reach(id)
         question, answer = conversation.tree.turn_of(node_id)
-        fresh = awaited(question, self._core.clock())
+        fresh = awaited(_asked(conversation.tree, question, answer), self._core.clock())
         task = AnswerTask(conversation, Branch((fresh,), fresh.id), wanted=wanted)
         await self._branch_off(task, "alternatives", answer)
 
@@ -368,6 +373,7 @@ class Turns:
             conversation.stamped = None
         self._core.conversations.list_changed()
         task.path = conversation.tree.path(task.cut.id if task.cut is not None else answer.parent)
+        task.most_steps = MOST_STEPS if tools_of(task.path) and task.calls and not task.wanted else 0
         self._start(task, answers)
         conversation.live = task.live
         conversation.alternatives = tuple(answer_run.live for answer_run in task.runs) if task.wanted else ()
@@ -417,13 +423,18 @@ class Turns:
         def changed() -> None:
             self._core.events.tell(AnswerProgressed(task.conversation.id, answer.id))
 
-        return AnswerRun(answer, task.path, live, chat=chat, checkpoint=checkpoint, changed=changed)
+        return AnswerRun(
+            answer, task.path, live, chat=chat, checkpoint=checkpoint, changed=changed, may_call=task.may_call
+        )
 
     async def _answer(self, task: AnswerTask) -> None:
         """Have all answers come that are asked for, one request after the other."""
         conversation, first, undecided = task.conversation, task.runs[0], bool(task.conversation.alternatives)
         try:
             answer, *_ = answers = await self._settle_all(task)
+            if answer.message.calls:
+                answer = await self._with_tools(task, answer)
+                answers = [answer]
             refusal = first.error if first.error is not None and first.error.is_too_long else None
             if refusal is not None and not answer.is_wordless:
                 refusal = None
@@ -450,6 +461,51 @@ class Turns:
                 QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens, refusal.context_size)
             )
             self._core.events.tell(ConversationChanged(conversation.id))
+
+    async def _with_tools(self, task: AnswerTask, answer: Node) -> Node:
+        """Have the calls of an answer carried out and the model go on with the results, until it calls no more or the
+        turn is stopped. The last answer."""
+        conversation = task.conversation
+        try:
+            while answer.message.calls:
+                last = await self._steps.carry_out(task, answer)
+                if task.is_stopped:
+                    return await self._closed(conversation)
+                await self._begin_step(task, last)
+                answer, *_ = await self._settle_all(task)
+        except (ChatError, StoreError) as error:
+            self._core.events.tell(Noticed(str(error), "error"))
+        return answer
+
+    async def _begin_step(self, task: AnswerTask, last: Node) -> None:
+        """Begin the answer to the results of the last one's calls. Raises ChatError and StoreError."""
+        conversation = task.conversation
+        fresh = awaited(last, self._core.clock())
+        answers = self._beside(conversation, fresh, 1, task.model)
+
+        def goes_on(row: Conversation) -> Conversation:
+            return replace(row, head=fresh.id) if row.head == last.id else row
+
+        await self._core.conversations.shared.add(conversation, answers, goes_on, whole=False)
+        task.before, task.cut, task.steps = conversation.record.head, None, task.steps + 1
+        task.path = conversation.tree.path(last.id)
+        self._start(task, answers)
+        conversation.live = task.live
+        if task.is_stopped:
+            task.stop()
+        self._core.events.tell(ConversationChanged(conversation.id))
+        self._core.events.tell(AnswerStarted(conversation.id, fresh.id))
+
+    async def _closed(self, conversation: OpenConversation) -> Node:
+        """The end of a turn that was stopped among calls. Raises ChatError and StoreError."""
+        path = conversation.path()
+        nodes = closed(path, self._core.timestamp())
+
+        def goes_on(row: Conversation) -> Conversation:
+            return replace(row, head=nodes[-1].id) if row.head == path[-1].id else row
+
+        await self._core.conversations.shared.add(conversation, nodes, goes_on, whole=False)
+        return nodes[-1]
 
     async def _begin_further(self, task: AnswerTask, first: Node) -> bool:
         """Begin the next request for further answers beside the first one; whether they could be stored."""
@@ -494,6 +550,7 @@ class Turns:
         used, now = answer.figures.context_used if answer.figures else None, self._core.timestamp()
         unread = self._core.conversations.looked_at != conversation.id
         refused = answer_run.error is not None and answer_run.error.is_too_long and answer.is_wordless
+        refused = refused and conversation.tree[answer.parent or ""].role is Role.USER
         kept = before_refused(conversation.tree, answer, answer_run.live.before) if refused else answer.id
 
         def ended(row: Conversation) -> Conversation:
@@ -607,6 +664,11 @@ def _kind_of(error: ChatError | StoreError) -> HoldKind:
         case OutsideError():
             return HoldKind.NEEDS_YES
     return HoldKind.NOT_SENT
+
+
+def _asked(tree: Tree, question: Node, answer: Node | None) -> Node:
+    """What an answer follows: its question, or the results of the calls before it."""
+    return tree[answer.parent] if answer is not None and answer.parent else question
 
 
 def _said_nothing(tree: Tree, answer: Node) -> bool:

@@ -87,7 +87,7 @@ def passage(
     turns, number = [], 0
     for message in path:
         number += message.role is Role.USER
-        if message.id in wanted and message.role is not Role.SYSTEM:
+        if message.id in wanted and message.role in (Role.USER, Role.ASSISTANT):
             turns.append((number, message))
     asked = [number for number, message in turns if message.role is Role.USER]
     last = bool(asked) and asked == list(range(number - len(asked) + 1, number + 1))

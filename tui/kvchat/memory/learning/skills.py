@@ -52,7 +52,7 @@ def practice(path: Sequence[Node], among: set[str]) -> Practice:
     number = 0
     for node in path:
         number += node.role is Role.USER
-        if node.id in among and node.role is not Role.SYSTEM:
+        if node.id in among and node.role in (Role.USER, Role.ASSISTANT):
             turns.setdefault(number, []).append(node)
     return Practice(turns)
 

@@ -225,8 +225,9 @@ def _mend_tree(connection: sqlite3.Connection) -> None:
             if id not in above:  # done before: a loop
                 continue
             del above[id]
-            wire = connection.execute("SELECT wire FROM node WHERE id = ?", (id,)).fetchone()[0]
-            own = messages.chained(parent_digest, wire)
+            wire, tools = connection.execute("SELECT wire, tools FROM node WHERE id = ?", (id,)).fetchone()
+            begun = messages.Message(messages.Role.SYSTEM, "", tools=tools or b"")
+            own = messages.chained(parent_digest or begun.above, wire)
             connection.execute("UPDATE node SET digest = ? WHERE id = ? AND digest != ?", (own, id, own))
             todo += [(child, own) for child in below.get(id, ())]
 

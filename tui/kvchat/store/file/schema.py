@@ -12,7 +12,7 @@ MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins."""
 APPLICATION_ID = 0x6B766368
 """`kvch`: marks a SQLite file as kvchat's."""
-FIRST = 101
+FIRST = 102
 """The version of the shape below. Databases from before 0.2 have a smaller one; nothing reads them."""
 
 _SHAPE = """
@@ -46,7 +46,8 @@ CREATE INDEX conversation_head ON conversation(head);
 
 -- `conversation`: the one a message was made in; NULL for what is shared: system messages, and ancestors of a fork
 -- whose origin is gone. `ids`: the token ids of answers whose prompts went as such. `pasted`: where in a question
--- something was pasted.
+-- something was pasted. `calls`: those that an answer makes, or the one that a result is of. `tools`: of a system
+-- message, those of its conversations.
 CREATE TABLE node(
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -66,7 +67,9 @@ CREATE TABLE node(
     note TEXT NOT NULL,
     owner TEXT,
     ids BLOB,
-    pasted TEXT);
+    pasted TEXT,
+    calls TEXT,
+    tools BLOB);
 CREATE INDEX node_conversation ON node(conversation);
 CREATE INDEX node_parent ON node(parent);
 CREATE INDEX node_root ON node(digest) WHERE parent IS NULL;

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ToolAsked
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, written_tags
 from kvchat.text.messages import queued_words
 from kvchat.text.options import changed_words
@@ -72,6 +73,8 @@ class ConversationController:
         self._context.show_attached()
         self._view.show()
         self._sidebar.set_open(id)
+        if id in self._service.tools.waiting:
+            self._service.events.tell(ToolAsked(id))
         if node is not None:
             self._transcript.select(node)
             self._transcript.focus()

@@ -26,6 +26,7 @@ NAMES: dict[Act, str] = {
     "regenerate": "Regenerate",
     "delete": "Delete turn",
     "system": "Change prompt",
+    "tools": "Change the tools",
     "template": "Change",
     "model": "Switch",
     "continue": "Continue",
@@ -86,6 +87,11 @@ class CostQuestions:
         there is one; `fork`: whether a fork can."""
         prices, id = self._workspace.service.prices, self._workspace.conversation.id
         return await self._decided(prices.exact(id, act, node, text, options), act, title, (), instead, fork)
+
+    async def agreed_to_tools(self, names: Sequence[str]) -> bool:
+        """Whether the user agrees to what other tools cost in this conversation; an empty one holds nothing yet."""
+        is_empty = not self._workspace.conversation.record.turns
+        return is_empty or await self.decided("tools", text=" ".join(names)) == "go"
 
     async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str]) -> bool:
         """Whether the user agrees to this price of an act; `words` are shown with it."""

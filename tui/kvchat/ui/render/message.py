@@ -69,10 +69,16 @@ class Folds(Struct, frozen=True):
 
 def as_text(items: Sequence[TranscriptItem]) -> str:
     """Messages for another program, as Markdown: of several each under the name of who wrote it."""
-    texts = [clean(item.text or item.note) for item in items]
+    texts = [clean(item.text or _result(item) or item.note) for item in items]
     if len(items) == 1:
         return texts[0]
     return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}" for item, text in zip(items, texts, strict=True))
+
+
+def _result(item: TranscriptItem) -> str:
+    """What a call of a tool gave."""
+    given = [block.text for block in item.blocks if block.kind != NOTE] if item.role is Role.TOOL else ()
+    return "\n\n".join(given)
 
 
 VERSIONS = "versions"
@@ -132,9 +138,26 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
 
 def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
     """The rows above the body: the title, and an answer's reasoning."""
+    if item.role is Role.TOOL:
+        return call_rows(item, width, unfolded=folds.context)
     rows = [title_row(item, width, selected=selected)]
     if item.reasoning:
         rows += reasoning_rows(item, width, unfolded=folds.reasoning)
+    return rows
+
+
+def call_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Row]:
+    """A call of a tool in one line, with what it gave folded behind it."""
+    lines = sum(len(block.text.splitlines()) for block in item.blocks if block.kind != NOTE)
+    size = f" · {lines:,} {'line' if lines == 1 else 'lines'}" if item.blocks else ""
+    label = one_line(item.title, max(8, width - 2 - cell_len(size))) + size
+    if not item.blocks:
+        return [Row((Span(_FOLDED, "fold-mark", ""), Span(label, "fold", "")), "")]
+    rows = [_fold_row(label, "fold:context", unfolded)]
+    for block in item.blocks if unfolded else ():
+        if block.kind != NOTE:
+            rows.append(Row((_BAR, Span(one_line(block.source, max(8, width - 2)), "fold", ""))))
+            rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
     return rows
 
 
@@ -267,7 +290,7 @@ def foot_rows(
             from kvchat.ui.render.picture import picture_rows
 
             rows += picture_rows(picture, width)
-    if item.blocks:
+    if item.blocks and item.role is not Role.TOOL:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:
         rows += wrapped([span.uncopied() for span in live], width, end="")

@@ -21,7 +21,7 @@ WATCHED = 3
 """Cells of the bar that what has to be prefilled has at least."""
 WAITING = {**messages.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
 """What is waited for, by the phase of `Waiting`."""
-_UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
+_UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone", "tool", "consent"})
 """Phases in which kvchat does not check whether the server is alive."""
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
 

@@ -25,6 +25,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import opening_words
 from kvchat.text.format import count, counted, moment
 from kvchat.text.notes import note_sentence
+from kvchat.text.tools import shown_call
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
@@ -177,8 +178,11 @@ class BranchTreeScreen(ListModal[Branching]):
 
 
 def _who(node: Node) -> str:
-    return {Role.USER: "you", Role.ASSISTANT: "answer"}.get(node.role, "system")
+    return {Role.USER: "you", Role.ASSISTANT: "answer", Role.TOOL: "call"}.get(node.role, "system")
 
 
 def _words(node: Node) -> str:
-    return instructions_of(node.text) if node.role is Role.SYSTEM else node.text or note_sentence(node.note)
+    if node.role is Role.SYSTEM:
+        return instructions_of(node.text)
+    call = shown_call(node.message.call) if node.message.calls else ""
+    return call if node.role is Role.TOOL else node.text or call or note_sentence(node.note)

@@ -6,6 +6,7 @@ loads the model again, and truncation makes the server read everything again at 
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,7 @@ class OllamaBackend(HttpBackend):
             unloads=unloads(self._options.keep_alive),
             unknown=("slots",) if self._memory.counts_whole_prompt else ("slots", "prompt tokens"),
             sees=self._facts.get(full_name(name), NO_FACTS).sees,
+            takes_tools=self._facts.get(full_name(name), NO_FACTS).calls,
             template=self._facts.get(full_name(name), NO_FACTS).template,
         )
 
@@ -177,7 +179,11 @@ class OllamaBackend(HttpBackend):
         think = think_of(turn.template_options, turn.parameters.given().get("reasoning_effort"))
         if think is not None and self._thinks(self.model_of(turn)) is not False:
             fields["think"] = think
-        return fields
+        return fields | self.tool_fields(turn)
+
+    def tool_fields(self, turn: ChatTurn) -> dict[str, object]:
+        """Ollama knows no `tool_choice`: what is called all the same is not carried out."""
+        return {"tools": json.loads(turn.tools)} if turn.tools else {}
 
     def wires(self, turn: ChatTurn) -> Sequence[bytes]:
         return messages(super().wires(turn))

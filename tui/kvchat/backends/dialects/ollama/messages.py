@@ -75,15 +75,23 @@ _USUAL_KEEP_ALIVE_S = 300.0
 
 
 def messages(wires: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The stored messages as Ollama takes them: an answer's reasoning goes back as `thinking`, and images are in a
-    field next to the text."""
+    """The stored messages as Ollama takes them: an answer's reasoning goes back as `thinking`, images are in a field
+    next to the text, and the arguments of calls are objects."""
     return tuple(map(_message, wires))
 
 
 def _message(wire: bytes) -> bytes:
-    if b'"reasoning' not in wire and b'"image_url"' not in wire:
+    if all(mark not in wire for mark in (b'"reasoning', b'"image_url"', b'"tool_call')):
         return wire
     fields = json.loads(wire)
+    if fields.get("role") == "tool":
+        return canonical({"role": "tool", "content": fields["content"], "tool_name": fields["name"]})
+    if calls := fields.get("tool_calls"):
+        functions = [call["function"] for call in calls]
+        fields["tool_calls"] = [
+            {"function": {"name": one["name"], "arguments": json.loads(one["arguments"])}} for one in functions
+        ]
+        wire = canonical(fields)
     if isinstance(fields.get("content"), list):
         return canonical(_with_images(fields))
     if fields.get("role") != "assistant" or not any(name in fields for name in REASONING):

@@ -63,6 +63,8 @@ class Facts(Struct, frozen=True):
     """`num_ctx` of its Modelfile."""
     thinks: bool | None = None
     sees: bool | None = None
+    calls: bool | None = None
+    """Whether it calls tools."""
     template: TemplateFacts | None = None
 
 
@@ -144,7 +146,12 @@ def facts_in(shown: object) -> Facts:
             template or TemplateFacts(), switches_thinking=thinks, takes_effort=None if thinks else False
         )
     return Facts(
-        next(filter(None, longest), None), int(usual[1]) or None if usual else None, thinks, sees_in(fields), template
+        next(filter(None, longest), None),
+        int(usual[1]) or None if usual else None,
+        thinks,
+        sees_in(fields),
+        "tools" in abilities if isinstance(abilities, list) else None,
+        template,
     )
 
 

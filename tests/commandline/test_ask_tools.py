@@ -1,0 +1,61 @@
+"""`kvchat ask --tools`: calls are carried out only where that was allowed, and said on standard error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toyserver import ToyServer, calls, tokens
+
+READ = '{"path": "a.txt"}'
+ASK = ("ask", "--no-stdin", "--tools", "files")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The lamp turns once in ten seconds.\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def test_what_was_allowed_is_carried_out(run) -> None:
+    async with ToyServer() as server:
+        server.on_chat(calls(READ, text="Let me look."), tokens("Ten seconds [1].", prompt=60))
+        done = await run("--base-url", server.url, *ASK, "--allow", "read_file", "How often?")
+        assert done.status == 0
+        assert done.out == "Let me look.\nTen seconds [1].\n"
+        assert done.err == "kvchat: read_file: a.txt\n[1] a.txt\n"
+        assert "The lamp turns" in json.dumps(server.chats[-1].json)
+
+
+async def test_without_a_yes_nothing_is_read_and_it_is_said_how_to_allow_it(run, folder: Path) -> None:
+    async with ToyServer() as server:
+        server.on_chat(calls(READ), tokens("I may not.", prompt=60))
+        done = await run("--base-url", server.url, *ASK, "How often?")
+        assert (done.status, done.out) == (0, "I may not.\n")
+        allow = f"--allow read_file:{folder}"
+        assert done.err.endswith(f"Not carried out, for want of your yes: read_file:{folder}. To allow it: {allow}\n")
+        assert "The lamp turns" not in json.dumps(server.chats[-1].json)
+        server.on_chat(calls(READ), tokens("Ten.", prompt=90))
+        done = await run("--base-url", server.url, "ask", "--no-stdin", "-c", *allow.split(), "And now?")
+        assert done.out == "Ten.\n"
+
+
+async def test_the_json_tells_the_calls(run) -> None:
+    async with ToyServer() as server:
+        server.on_chat(calls(READ), tokens("Ten.", prompt=60))
+        done = await run("--base-url", server.url, *ASK, "--json", "--allow", "read_file", "How often?")
+    found = json.loads(done.out)
+    assert (found["text"], found["calls"]) == ("Ten.", [{"tool": "read_file", "arguments": READ}])
+
+
+async def test_an_unknown_tool_is_said_before_anything_is_sent(run) -> None:
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", "--no-stdin", "--tools", "shell", "How often?")
+        assert (done.status, done.out) == (1, "")
+        assert done.err == "kvchat: There is no tool shell. They are files, documents, read_file, search_documents.\n"
+        assert not server.posts

@@ -1,0 +1,119 @@
+"""Tools in the app: chosen, asked about, shown in a line, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from app_kit import Drive, Driven
+
+from kvchat.prompt.message import State
+from toyserver import ToyServer, Visit, calls, tokens
+
+READ = '{"path": "a.txt"}'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The lamp turns once in ten seconds.\nIt was lit in 1874.\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def asked(app: Driven, question: str = "What does it say?") -> None:
+    """A question whose answer calls a tool, until the user is asked."""
+    await app.write(question)
+    await app.press("enter")
+    await app.opens("ConfirmScreen")
+
+
+async def with_files(app: Driven) -> None:
+    await app.command("/tools files")
+    await app.until(lambda: app.conversation.tools)
+
+
+async def test_the_tools_are_chosen_in_a_dialog_with_their_price(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(tokens("Hello."))
+    async with drive() as app:
+        await app.command("/tools")
+        await app.opens("ToolsScreen")
+        assert "[ ] files" in app.prose and "Use none" in app.prose
+        await app.press("enter")
+        await app.until(lambda: "[x] files" in app.prose)
+        assert "Use them prefills ~" in app.prose
+        await app.press("end", "enter")
+        await app.until(lambda: app.conversation.tools == ("read_file",))
+        await app.say("Hello?")
+        assert [one["function"]["name"] for one in server.chats[0].json["tools"]] == ["read_file"]
+
+
+async def test_a_call_is_asked_for_shown_in_a_line_and_its_result_unfolds(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(calls(READ), tokens("In 1874.", prompt=60))
+    async with drive() as app:
+        await with_files(app)
+        await asked(app)
+        assert "Let the model read a.txt?" in app.prose
+        await app.press("y")
+        await app.until(lambda: app.said[-1] == "In 1874.")
+        await app.settled()
+        assert "read_file: a.txt · 2 lines" in app.prose
+        assert "It was lit" not in app.prose
+        await app.select(-2)
+        await app.press("space")
+        await app.until(lambda: "It was lit in 1874." in app.prose)
+
+
+async def test_a_no_goes_on_without_it_and_is_shown(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(calls(READ), tokens("I may not.", prompt=60))
+    async with drive() as app:
+        await with_files(app)
+        await asked(app)
+        await app.press("n")
+        await app.until(lambda: app.said[-1] == "I may not.")
+        await app.settled()
+        assert "The user did not allow this call." in app.prose
+
+
+async def test_escape_stops_the_answer_and_the_next_question_goes_on(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(calls(READ), tokens("Hello.", prompt=60))
+    async with drive() as app:
+        await with_files(app)
+        await asked(app)
+        await app.press("escape")
+        await app.until(lambda: app.path[-1].state is State.CANCELLED)
+        await app.settled()
+        await app.say("Hello?")
+        assert app.said[-1] == "Hello."
+        assert [message["role"] for message in server.chats[-1].json["messages"]][-4:] == [
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+        ]
+
+
+async def test_a_call_in_another_conversation_is_asked_for_when_that_is_opened(drive: Drive, server: ToyServer) -> None:
+    gate = asyncio.Event()
+
+    async def later(visit: Visit) -> None:
+        await gate.wait()
+        await calls(READ)(visit)
+
+    server.on_chat(later, tokens("In 1874.", prompt=60))
+    async with drive() as app:
+        await with_files(app)
+        waiting = app.conversation.id
+        await app.write("What does it say?")
+        await app.press("enter")
+        await app.until(lambda: server.chats)
+        await app.run("new")
+        await app.until(lambda: app.conversation.id != waiting)
+        gate.set()
+        await app.until(lambda: app.noticed("waits for your word on a call"))
+        await app.open(waiting)
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.until(lambda: app.said[-1] == "In 1874.")

@@ -1,0 +1,87 @@
+"""The user's word on calls: nothing a model asks for is done without it.
+
+A yes is for one call, for this conversation, or from now on: for a folder, a host, or else the tool itself. In an
+incognito run each call is asked for, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+
+from kvchat.chat.events import ToolAsked
+from kvchat.chat.ground import Ground
+from kvchat.prompt.tools import Decision, Permission, ToolCall, ToolQuestion
+
+ALWAYS = "tools allowed"
+"""The setting of the store that keeps what is allowed from now on: a JSON list of permissions."""
+
+
+class ToolConsent:
+    """What the user agreed to, and the calls that wait."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self.can_ask = False
+        """Whether somebody is there to be asked: else only what was allowed before is done."""
+        self.waiting: dict[str, ToolQuestion] = {}
+        """By conversation."""
+        self.refused: list[Permission] = []
+        """What was not done in this run because nobody could be asked."""
+        self._answers: dict[str, asyncio.Future[Decision]] = {}
+        self._given: set[str] = set()
+        """Permissions for this run."""
+        self._of_conversations: dict[str, set[Permission]] = {}
+
+    def give(self, permissions: Iterable[str]) -> None:
+        """Allow these for this run: `read_file`, `fetch_url:example.org`."""
+        self._given.update(one.strip() for one in permissions)
+
+    @property
+    def choices(self) -> tuple[Decision, ...]:
+        """What can be answered."""
+        every = (Decision.ONCE, Decision.CONVERSATION, Decision.ALWAYS, Decision.NO)
+        return (Decision.ONCE, Decision.NO) if self._ground.incognito else every
+
+    def always(self) -> list[str]:
+        """The permissions that are kept."""
+        try:
+            found = json.loads(self._ground.setting(ALWAYS) or "[]")
+        except ValueError:
+            return []
+        return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+    async def forget(self) -> None:
+        """Take back all that is kept."""
+        self._of_conversations.clear()
+        await self._ground.keep_setting(ALWAYS, None)
+
+    async def agreed(self, id: str, permission: Permission, call: ToolCall) -> bool:
+        """Whether a call may be carried out; the user is asked where that is not settled."""
+        names = {permission.tool, str(permission)}
+        if names & self._given or permission in self._of_conversations.get(id, ()):
+            return True
+        if not self._ground.incognito and str(permission) in self.always():
+            return True
+        if not self.can_ask:
+            self.refused.append(permission)
+            return False
+        answer = self._answers[id] = asyncio.get_running_loop().create_future()
+        self.waiting[id] = ToolQuestion(permission, call)
+        self._ground.events.tell(ToolAsked(id))
+        try:
+            decision = await answer
+        finally:
+            del self.waiting[id], self._answers[id]
+            self._ground.events.tell(ToolAsked(id))
+        if decision is Decision.CONVERSATION:
+            self._of_conversations.setdefault(id, set()).add(permission)
+        if decision is Decision.ALWAYS:
+            await self._ground.keep_setting(ALWAYS, json.dumps(sorted({*self.always(), str(permission)})))
+        return decision is not Decision.NO
+
+    def decide(self, id: str, decision: Decision) -> None:
+        """The user's word on the call that waits in a conversation."""
+        if (answer := self._answers.get(id)) is not None and not answer.done():
+            answer.set_result(decision)

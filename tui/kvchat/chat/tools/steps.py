@@ -1,0 +1,188 @@
+"""The steps of a turn that calls tools: each call is asked for, carried out and stored, and the model goes on.
+
+A result is cut once, when it is stored, fenced as any foreign text is, and never changed again. A call is a message
+that streams while it is carried out, so that no other kvchat goes on from there, and what a crash leaves is settled
+as interrupted: no call is carried out twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kvchat.backends.dialect import Waiting
+from kvchat.chat.background.document_service import DocumentService
+from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
+from kvchat.chat.core import Core
+from kvchat.chat.events import AnswerProgressed, ConversationChanged
+from kvchat.chat.question.builder import SpecialTokens
+from kvchat.chat.question.prompt_size import PromptSizes
+from kvchat.chat.question.retrieval import UNKNOWN_WINDOW
+from kvchat.chat.tools.consent import ToolConsent
+from kvchat.chat.tools.tool import Outcome, Tool, ToolError, unfit
+from kvchat.chat.turns.answer_request import AnswerTask
+from kvchat.prompt.citations import numbered
+from kvchat.prompt.context import ContextBlock, guarded
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Node, Role, State, node
+from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names, tools_of
+from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import one_line
+
+MOST_STEPS = 8
+"""Requests of one turn that may call tools; the next one must answer."""
+CALL_S = 30.0
+"""Seconds that a call may take, the user's word not counted."""
+RESULT_SHARE = 4
+"""The results of a turn take at most this part of the window."""
+LEAST_TOKENS = 100
+"""What a result may have however full that is."""
+REFUSED = "The user did not allow this call."
+STANDS = "All of this stands in this conversation already; see above."
+
+log = logging.getLogger(__name__)
+
+
+class ToolSteps:
+    """Carries out calls, for every conversation."""
+
+    def __init__(
+        self,
+        core: Core,
+        documents: DocumentService,
+        special_tokens: SpecialTokens,
+        sizes: PromptSizes,
+        consent: ToolConsent,
+        folder: Callable[[], Path],
+    ) -> None:
+        """`folder`: gives the one whose files are read."""
+        self._core = core
+        self._documents = documents
+        self._special_tokens = special_tokens
+        self._sizes = sizes
+        self._consent = consent
+        self._folder = folder
+        self._tools: dict[str, Tool] = {}
+
+    async def carry_out(self, task: AnswerTask, answer: Node) -> Node:
+        """Carry out the calls of an answer, one after the other, until the turn is stopped. The last result; the
+        answer itself where there is none. Raises ChatError and StoreError."""
+        last = answer
+        for call in answer.message.calls:
+            if task.is_stopped:
+                break
+            last = await self._carried_out(task, last, call)
+        return last
+
+    async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall) -> Node:
+        conversation = task.conversation
+        begun = node(parent, Message(Role.TOOL, "", calls=(call,)), self._core.timestamp(), state=State.STREAMING)
+
+        def goes_on(row: Conversation) -> Conversation:
+            return replace(row, head=begun.id) if row.head == parent.id else row
+
+        await self._core.conversations.shared.add(conversation, [begun], goes_on, whole=False)
+        conversation.live = LiveAnswer(begun.id, time.monotonic(), waiting=Waiting("tool", 0.0))
+        self._core.events.tell(ConversationChanged(conversation.id))
+        path = conversation.tree.path(parent.id)
+        task.calling = asyncio.create_task(self._outcome(conversation, path, call))
+        if task.is_stopped:
+            task.calling.cancel()
+        await asyncio.wait({task.calling})
+        outcome = Outcome(NOT_CARRIED_OUT, state=State.CANCELLED) if task.calling.cancelled() else task.calling.result()
+        task.calling = None
+        blocks = await self._stored(task, conversation, path, outcome.blocks)
+        text = outcome.text or ("" if blocks else STANDS)
+        result = node(
+            parent,
+            Message(Role.TOOL, whole_characters(text), tuple(blocks), calls=(call,)),
+            begun.created,
+            id=begun.id,
+            state=outcome.state,
+        )
+        await self._core.conversations.shared.settle(conversation, result, lambda row: row)
+        self._core.events.tell(ConversationChanged(conversation.id))
+        return result
+
+    async def _outcome(self, conversation: OpenConversation, path: Sequence[Node], call: ToolCall) -> Outcome:
+        from kvchat.prompt.offered_tools import DEFINITIONS
+
+        given, offered = call.given() or {}, tool_names(tools_of(path))
+        name = one_line(call.name, 40)
+        if call.name not in offered:
+            return Outcome(f"There is no tool {name}. The tools are: {', '.join(offered)}.")
+        tool, definition = self._tool(call.name), DEFINITIONS.get(call.name)
+        if tool is None or definition is None:
+            return Outcome(f"The tool {name} is not available now.")
+        if wrong := unfit(definition, given):
+            return Outcome(wrong)
+        begun = False
+        try:
+            permission = tool.permission(given)
+            self._waits(conversation, "consent")
+            if not await self._consent.agreed(conversation.id, permission, call):
+                return Outcome(REFUSED)
+            begun = True
+            self._waits(conversation, "tool")
+            async with asyncio.timeout(CALL_S):
+                return Outcome(blocks=tuple(await tool.run(conversation, given)))
+        except ToolError as error:
+            return Outcome(str(error))
+        except TimeoutError:
+            return Outcome(f"{name} took longer than {CALL_S:.0f} seconds and was ended.")
+        except asyncio.CancelledError:
+            return Outcome(INTERRUPTED if begun else NOT_CARRIED_OUT, state=State.CANCELLED)
+        except Exception as error:
+            log.exception("a tool failed")
+            return Outcome(f"{name} failed: {one_line(str(error), 200) or type(error).__name__}.")
+
+    def _waits(self, conversation: OpenConversation, phase: str) -> None:
+        """What the call that is carried out waits for."""
+        if (live := conversation.live) is not None:
+            live.sent_at, live.waiting = time.monotonic(), Waiting(phase, 0.0)
+            self._core.events.tell(AnswerProgressed(conversation.id, live.node))
+
+    def _tool(self, name: str) -> Tool | None:
+        """What carries out the calls of a tool, built when it is first called; None: it is gone."""
+        if name not in self._tools:
+            if name == "read_file":
+                from kvchat.chat.tools.files import ReadFile
+
+                self._tools[name] = ReadFile(self._folder())
+            elif name == "search_documents":
+                from kvchat.chat.tools.documents import SearchDocuments
+
+                self._tools[name] = SearchDocuments(self._documents)
+        return self._tools.get(name)
+
+    async def _stored(
+        self, task: AnswerTask, conversation: OpenConversation, path: Sequence[Node], blocks: Sequence[ContextBlock]
+    ) -> list[ContextBlock]:
+        """What a call gave as it goes into the conversation: cut to what is left of the turn's share of the window,
+        without special tokens, and numbered."""
+        if not blocks:
+            return []
+        estimate = self._sizes.estimate(conversation)
+        window = self._core.servers.window(conversation.id) or UNKNOWN_WINDOW
+        room = max(LEAST_TOKENS, window // RESULT_SHARE - task.result_tokens) // len(blocks)
+        kept = []
+        for block in blocks:
+            text = guarded(block.text)
+            tokens = max(1, estimate.of([text.encode()]))
+            kept.append(replace(block, text=cut(text, len(text) * room // tokens)))
+        task.result_tokens += estimate.of([block.text.encode() for block in kept])
+        return numbered(await self._special_tokens.plain(conversation, kept), path)
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning and the end of a text of more than `most` characters, with what is left out said in between."""
+    if len(text) <= most:
+        return text
+    head, tail = most * 3 // 4, most - most * 3 // 4
+    left = len(text) - head - tail
+    return f"{text[:head]}\n[{left:,} characters are left out here]\n{text[-tail:] if tail else ''}"

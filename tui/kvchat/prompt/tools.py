@@ -1,0 +1,145 @@
+"""Tools of a conversation: what is offered to the model, the calls it makes, and what they gave.
+
+The definitions are frozen when a conversation begins: sorted by name, serialized once, and part of the digest of its
+first message, for they stand at the head of every prompt. A call goes back as it came. Sources: OpenAI's chat API
+(`tools`, `tool_calls`), llama.cpp b11549 (a call whose arguments are no JSON answers 500 whenever it is sent back).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum, auto
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from kvchat.prompt.wire import canonical, whole_characters
+
+if TYPE_CHECKING:
+    from kvchat.prompt.message import Node
+
+RESULT_POLICY = "The same holds for what tools return."
+"""Follows the safety policy in the system message of a conversation that has tools."""
+INTERRUPTED = "The call was interrupted, and it is not known whether it was carried out."
+NOT_CARRIED_OUT = "The call was not carried out: the turn ended before it."
+
+
+class ToolDefinition(Struct, frozen=True):
+    """What is offered to the model."""
+
+    name: str
+    description: str
+    properties: Mapping[str, Mapping[str, object]]
+    """Its arguments: a JSON schema each."""
+    required: tuple[str, ...] = ()
+
+    def wire(self) -> dict[str, object]:
+        schema = {"type": "object", "properties": dict(self.properties), "required": list(self.required)}
+        function = {"name": self.name, "description": self.description, "parameters": schema}
+        return {"type": "function", "function": function}
+
+
+class ToolCall(Struct, frozen=True):
+    """A call that a model made."""
+
+    id: str
+    name: str
+    arguments: str
+    """The JSON text as it came."""
+
+    def wire(self) -> dict[str, object]:
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+    def given(self) -> dict[str, Any] | None:
+        """The arguments; None: they are no JSON object."""
+        try:
+            found = json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be sent back; empty: it can."""
+        if not self.name.strip():
+            return "it has no name"
+        try:
+            found = json.loads(self.arguments)
+        except (ValueError, RecursionError) as error:
+            return f"its arguments are not JSON ({error})"
+        return "" if isinstance(found, dict) else "its arguments are no JSON object"
+
+
+NO_CALL = ToolCall("", "", "{}")
+"""Of a result whose call is lost."""
+
+
+class Decision(StrEnum):
+    """The user's word on a call."""
+
+    NO = auto()
+    ONCE = auto()
+    CONVERSATION = auto()
+    ALWAYS = auto()
+
+
+class Permission(Struct, frozen=True):
+    """What a yes to a call is for."""
+
+    tool: str
+    scope: str = ""
+    """A folder or a host; empty: the tool itself."""
+
+    def __str__(self) -> str:
+        return f"{self.tool}:{self.scope}" if self.scope else self.tool
+
+
+class ToolQuestion(Struct, frozen=True):
+    """A call that waits for the user's word."""
+
+    permission: Permission
+    call: ToolCall
+
+
+def frozen_tools(definitions: Iterable[ToolDefinition]) -> bytes:
+    """The definitions as a request has them: a JSON array, by name; empty for none."""
+    listed = [one.wire() for one in sorted(definitions, key=lambda one: one.name)]
+    return canonical(listed) if listed else b""
+
+
+def tool_names(tools: bytes) -> tuple[str, ...]:
+    """The names in what `frozen_tools` gave."""
+    return tuple(str(one["function"]["name"]) for one in json.loads(tools)) if tools else ()
+
+
+def tools_of(path: Sequence[Node]) -> bytes:
+    """The tools of a branch, as `frozen_tools` gave them."""
+    return path[0].message.tools if path else b""
+
+
+def open_calls(path: Sequence[Node]) -> tuple[ToolCall, ...]:
+    """The calls at the end of a branch that have no result yet, in order."""
+    for results, node in enumerate(reversed(path)):
+        if node.role != "tool":
+            return node.message.calls[results:]
+    return ()
+
+
+def calls_in(wire: bytes) -> tuple[ToolCall, ...]:
+    """The calls in the wire bytes of an answer."""
+    if b'"tool_calls":[' not in wire:
+        return ()
+    calls = json.loads(wire).get("tool_calls", ())
+    return tuple(ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls)
+
+
+def broken_call(name: str, why: str) -> str:
+    """What the model is told of a call that could not be carried out, in front of the next question."""
+    return f"Your call of {name} was not carried out: {why}. Call it again, with whole JSON, if you still need it."
+
+
+def readable(calls: Sequence[ToolCall]) -> str:
+    """Calls as text, a line each: what stands for them where they cannot be sent back."""
+    return whole_characters("\n".join(f"{call.name}({call.arguments})" for call in calls))

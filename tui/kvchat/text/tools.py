@@ -1,0 +1,78 @@
+"""Words for tools: what is asked before a call, and a call in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kvchat.prompt.tools import Decision, ToolCall, ToolQuestion
+from kvchat.sanitize import one_line
+
+DECISIONS = {
+    Decision.ONCE: "this once",
+    Decision.CONVERSATION: "in this conversation",
+    Decision.ALWAYS: "always",
+    Decision.NO: "no",
+}
+LETTERS = {"y": Decision.ONCE, "c": Decision.CONVERSATION, "a": Decision.ALWAYS}
+"""What answers the question where it is asked in a line; all else is no."""
+TOOL_GROUPS = {
+    "files": "read files of the folder that kvchat was started in",
+    "documents": "search your collections",
+}
+"""What the groups do."""
+_ACTS = {"read_file": "read", "search_documents": "search your documents for"}
+
+
+def shown_call(call: ToolCall) -> str:
+    """A call in one line, as it is asked for and shown: `read_file: notes.txt`."""
+    return one_line(f"{call.name}: {_given(call)}", 400)
+
+
+def _given(call: ToolCall) -> str:
+    """The arguments of a call: the first as it is, further ones with their names."""
+    given = call.given()
+    if given is None:
+        return call.arguments
+    return ", ".join(str(value) if at == 0 else f"{name} {value}" for at, (name, value) in enumerate(given.items()))
+
+
+def decided(line: str) -> Decision:
+    """What a line of the user's answers."""
+    return LETTERS.get(line.strip().lower(), Decision.NO)
+
+
+def letters(choices: Collection[Decision]) -> str:
+    """What can be answered: `y this once, n no`."""
+    return ", ".join(f"{letter} {DECISIONS[one]}" for letter, one in LETTERS.items() if one in choices) + ", n no"
+
+
+FORGOTTEN = "What you had allowed for always, and in conversations, is asked for again."
+
+
+WAITS = "“{title}” waits for your word on a call."
+
+
+def tools_sentence(names: Collection[str]) -> str:
+    """Which tools a conversation has."""
+    if not names:
+        return "The model has no tools in this conversation."
+    return f"The model may call {', '.join(names)} in this conversation; each call is asked for first."
+
+
+def answer_words(decision: Decision, question: ToolQuestion) -> str:
+    """An answer to the question before a call."""
+    scope = question.permission.scope
+    match decision:
+        case Decision.ONCE:
+            return "This once"
+        case Decision.CONVERSATION:
+            return "Whenever it asks for this in this conversation"
+        case Decision.ALWAYS:
+            return f"Always, in {scope}" if scope else "Always"
+    return "No, and go on without it"
+
+
+def ask_words(question: ToolQuestion) -> str:
+    """What is asked before a call."""
+    act = _ACTS.get(question.call.name, f"call {question.call.name} with")
+    return f"Let the model {act} {one_line(_given(question.call), 300)}?"

@@ -1,0 +1,90 @@
+"""What the model may call in the open conversation, and the user's word on each call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.prompt.tools import Decision
+from kvchat.text.prices import in_brief
+from kvchat.text.tools import FORGOTTEN, TOOL_GROUPS, WAITS, answer_words, ask_words, tools_sentence
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.costs import CostQuestions
+    from kvchat.ui.screens.confirm import ConfirmScreen
+
+
+class ToolController:
+    """Chooses tools, and asks about calls."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._costs = costs
+        self._dialog: ConfirmScreen[Decision] | None = None
+        """The question that is on the screen."""
+
+    @in_worker("dialog")
+    async def choose(self, words: str = "") -> None:
+        """Choose what the model may call; with words that, or take back what was allowed."""
+        workspace, id, branches = self.workspace, self.workspace.conversation.id, self._service.branches
+        names: Sequence[str] | None = words.replace(",", " ").split()
+        if names == ["forget"]:
+            await self._service.tools.forget()
+            workspace.say(FORGOTTEN)
+            return
+        names = [] if names == ["none"] else names or await self._chosen(id)
+        if names is None:
+            return
+        try:
+            branches.can_have(id, names)
+        except ChatError as error:
+            workspace.say(str(error), "warning")
+            return
+        if await self._costs.agreed_to_tools(names) and await workspace.attempt(branches.set_tools(id, names)):
+            workspace.say(tools_sentence(workspace.conversation.tools))
+
+    async def _chosen(self, id: str) -> tuple[str, ...] | None:
+        from kvchat.prompt.offered_tools import GROUPS
+        from kvchat.ui.screens.tools import ToolsScreen
+
+        there, prices = self.workspace.conversation.tools, self._service.prices
+        chosen = [name for name, group in GROUPS.items() if any(one.name in there for one in group)]
+        groups = [(name, TOOL_GROUPS[name]) for name in GROUPS]
+        return await self.workspace.ask(ToolsScreen(groups, chosen, lambda names: in_brief(prices.of_tools(id, names))))
+
+    def asked(self, id: str) -> None:
+        """A call waits for the user's word, or waits no longer."""
+        if id not in self._service.tools.waiting:
+            if self._dialog is not None and self.workspace.shows(id):
+                self._dialog.finish(None)
+        elif self.workspace.shows(id):
+            self._ask(id)
+        else:
+            self.workspace.say(WAITS.format(title=self._service.conversations.title(id)))
+
+    @in_worker("dialog")
+    async def _ask(self, id: str) -> None:
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+
+        tools = self._service.tools
+        question = tools.waiting.get(id)
+        if question is None or self._dialog is not None:
+            return
+        keys = {Decision.ONCE: "y", Decision.CONVERSATION: "c", Decision.ALWAYS: "a", Decision.NO: "n"}
+        choices: list[Choice[Decision]] = [(keys[one], answer_words(one, question), one) for one in tools.choices]
+        self._dialog = dialog = ConfirmScreen("A call of the model", [ask_words(question)], choices)
+        dialog.hints = (("rows.choose", "choose"), ("dialog.close", "stop the answer"))
+        try:
+            decision = await self.workspace.ask(dialog)
+        finally:
+            self._dialog = None
+        if tools.waiting.get(id) is not question:
+            return
+        if decision is None:
+            await self._service.conversations.stop(id)
+        else:
+            tools.decide(id, decision)
