@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tools",
         metavar="NAMES",
         type=_names,
-        help="the tools that the model of a new conversation may call: files, documents, or their names; none",
+        help="the tools that the model of a new conversation may call: files, documents, web, or their names; none",
     )
     parser.add_argument(
         "--allow",

@@ -151,6 +151,18 @@ class DocumentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Where the tool web_search looks. Without either it asks DuckDuckGo and others, with the extra search."""
+
+    searxng_url: str = text(
+        "", "A SearXNG server, whose settings.yml has json in search.formats.", example="http://127.0.0.1:8888"
+    )
+    brave_key_env: str = text(
+        "", "The name of the environment variable that holds a key of Brave Search.", example="BRAVE_KEY"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
     """Where vectors for the search come from. Without them it finds by words alone."""
 
@@ -213,8 +225,8 @@ class Settings:
         example="Answer briefly.",
     )
     tools: tuple[str, ...] | None = texts(
-        "The tools that the model may call in new conversations: files, documents. Each call is asked for first. They "
-        "stand at the head of every prompt of such a conversation.",
+        "The tools that the model may call in new conversations: files, documents, web. Each call is asked for first. "
+        "They stand at the head of every prompt of such a conversation.",
         tool_name,
         example=("files", "documents"),
     )
@@ -250,6 +262,7 @@ class Settings:
     titles: TitleSettings = field(default_factory=TitleSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
     documents: DocumentSettings = field(default_factory=DocumentSettings)
+    web: WebSettings = field(default_factory=WebSettings)
     embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations."""
@@ -266,6 +279,7 @@ SECTIONS = {
     "titles": "Who gives conversations their titles.",
     "export": "Files that are made of conversations by themselves.",
     "documents": "Which files are indexed, and how much of them a question carries.",
+    "web": "Where the tool web_search looks. Without either it asks DuckDuckGo and others, with the extra search.",
     "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
     "parameters.extra": "Further fields to send with each request, as they are.",
@@ -331,6 +345,7 @@ def _options() -> tuple[Option, ...]:
         *declared(("titles",), TitleSettings()),
         *declared(("export",), ExportSettings()),
         *declared(("documents",), DocumentSettings()),
+        *declared(("web",), WebSettings()),
         *declared(("embeddings",), EmbeddingSettings()),
         *sampling(("parameters",)),
         Option((), "keys", {}, Spec(OptionKind.KEYS, SECTIONS["keys"])),
@@ -354,6 +369,7 @@ _SECTIONS = (
     ("titles",),
     ("export",),
     ("documents",),
+    ("web",),
     ("embeddings",),
     ("parameters",),
 )

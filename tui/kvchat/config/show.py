@@ -40,6 +40,7 @@ def described(settings: Settings) -> str:
         "titles",
         "export",
         "documents",
+        "web",
         "embeddings",
         "parameters",
         "keys",

@@ -101,8 +101,8 @@ HELP: Mapping[str, str] = {
     "transcript.branches": "Name the branches of this conversation.",
     "tree": "Name the branches of this conversation.",
     "system": "Read the system prompt, or change it. Shows the cost first.",
-    "tools": "Name the tools that the model may call here, or choose them: files, documents, none. /tools forget takes "
-    "back what you allowed.",
+    "tools": "Name the tools that the model may call here, or choose them: files, documents, web, none. /tools forget "
+    "takes back what you allowed.",
     "model": "Name the models and servers, or go on with another one. Shows the cost first.",
     "keep": "Keep this conversation's state on the disk, warm after every restart, or release it.",
     "inspector": "Tell how the server's cache did, turn by turn.",
@@ -458,7 +458,9 @@ class Commands:
         service, names = self._chat.service, words.replace(",", " ").split()
         if not names:
             self._say(tools_sentence(self._chat.conversation.tools))
-            self._say("/tools NAMES changes them: files, documents, none. /tools forget takes back what you allowed.")
+            self._say(
+                "/tools NAMES changes them: files, documents, web, none. /tools forget takes back what you allowed."
+            )
         elif names == ["forget"]:
             await service.tools.forget()
             self._say(FORGOTTEN)

@@ -24,8 +24,20 @@ SEARCH_DOCUMENTS = ToolDefinition(
     {"query": {"type": "string", "description": "A few words to look for."}},
     ("query",),
 )
-DEFINITIONS = {one.name: one for one in (READ_FILE, SEARCH_DOCUMENTS)}
-GROUPS = {"files": (READ_FILE,), "documents": (SEARCH_DOCUMENTS,)}
+WEB_SEARCH = ToolDefinition(
+    "web_search",
+    "Search the web. Gives numbered results with addresses; fetch_url reads one.",
+    {"query": {"type": "string", "description": "A few words to look for."}},
+    ("query",),
+)
+FETCH_URL = ToolDefinition(
+    "fetch_url",
+    "Read a page of the web, or a PDF, as text.",
+    {"url": {"type": "string", "description": "Its address, with https://"}},
+    ("url",),
+)
+DEFINITIONS = {one.name: one for one in (READ_FILE, SEARCH_DOCUMENTS, WEB_SEARCH, FETCH_URL)}
+GROUPS = {"files": (READ_FILE,), "documents": (SEARCH_DOCUMENTS,), "web": (WEB_SEARCH, FETCH_URL)}
 
 
 def tools_named(names: Iterable[str]) -> bytes:

@@ -91,6 +91,8 @@ class Permission(Struct, frozen=True):
     tool: str
     scope: str = ""
     """A folder or a host; empty: the tool itself."""
+    goes_to: str = ""
+    """Where what is asked for goes, beyond what the call says; empty: nowhere."""
 
     def __str__(self) -> str:
         return f"{self.tool}:{self.scope}" if self.scope else self.tool

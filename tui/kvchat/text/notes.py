@@ -28,8 +28,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
     "again; if it stays so, start a new conversation, or {room}.",
     NoteKind.BROKEN_CALL: "The call of {call} cannot be carried out: {why}. The model is told with the next message.",
-    NoteKind.TOOL_CALLS: "The model called {what}. This conversation has no such tool; ask for an answer in "
-    "words.",
+    NoteKind.TOOL_CALLS: "The model called {what}. This conversation has no such tool; ask for an answer in words.",
     NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",

@@ -18,9 +18,15 @@ LETTERS = {"y": Decision.ONCE, "c": Decision.CONVERSATION, "a": Decision.ALWAYS}
 TOOL_GROUPS = {
     "files": "read files of the folder that kvchat was started in",
     "documents": "search your collections",
+    "web": "search the web, and read pages of it",
 }
 """What the groups do."""
-_ACTS = {"read_file": "read", "search_documents": "search your documents for"}
+_ACTS = {
+    "read_file": "read",
+    "search_documents": "search your documents for",
+    "web_search": "search the web for",
+    "fetch_url": "fetch",
+}
 
 
 def shown_call(call: ToolCall) -> str:
@@ -68,11 +74,14 @@ def answer_words(decision: Decision, question: ToolQuestion) -> str:
         case Decision.CONVERSATION:
             return "Whenever it asks for this in this conversation"
         case Decision.ALWAYS:
-            return f"Always, in {scope}" if scope else "Always"
+            return (
+                f"Always, {'from' if question.permission.tool == 'fetch_url' else 'in'} {scope}" if scope else "Always"
+            )
     return "No, and go on without it"
 
 
 def ask_words(question: ToolQuestion) -> str:
     """What is asked before a call."""
     act = _ACTS.get(question.call.name, f"call {question.call.name} with")
-    return f"Let the model {act} {one_line(_given(question.call), 300)}?"
+    goes_to = f" This goes to {question.permission.goes_to}." if question.permission.goes_to else ""
+    return f"Let the model {act} {one_line(_given(question.call), 300)}?{goes_to}"

@@ -101,7 +101,9 @@ class Exchange:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        takes_redirections: bool = False,
     ) -> None:
+        """`takes_redirections`: one is an answer like any other; else it is an error."""
         if not path.startswith("/"):  # "@example.com" after the host would lead there
             raise ValueError("a path begins with /")
         self._endpoint = endpoint
@@ -110,6 +112,7 @@ class Exchange:
         self._path = path
         self._headers = dict(headers or {})
         self._body = body
+        self._takes_redirections = takes_redirections
         self._queue: asyncio.Queue[ResponseHead | bytes | BackendError | None] = asyncio.Queue(_QUEUE)
         self._streams: list[Any] = []
         self._connecting = False
@@ -227,7 +230,7 @@ class Exchange:
     async def _receive(self, response: httpx.Response) -> None:
         head = ResponseHead(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         self._answered = True
-        if 300 <= head.status < 400:
+        if 300 <= head.status < 400 and not self._takes_redirections:
             raise failure(
                 Trouble.REFUSED,
                 Fault.REDIRECT,

@@ -158,6 +158,14 @@ class ToolSteps:
                 from kvchat.chat.tools.documents import SearchDocuments
 
                 self._tools[name] = SearchDocuments(self._documents)
+            elif name == "fetch_url":
+                from kvchat.chat.tools.web import FetchUrl
+
+                self._tools[name] = FetchUrl()
+            elif name == "web_search":
+                from kvchat.chat.tools.web import WebSearch
+
+                self._tools[name] = WebSearch(lambda: self._core.settings.web)
         return self._tools.get(name)
 
     async def _stored(

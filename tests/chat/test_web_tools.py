@@ -1,0 +1,323 @@
+"""`fetch_url` and `web_search`: what is fetched, what never is, and what a search server that cannot help says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kvchat.chat.tools import web
+from kvchat.chat.tools.tool import ToolError
+from kvchat.chat.tools.web import FetchUrl, WebSearch, is_public
+from kvchat.config.settings import WebSettings
+from toyserver import Answer, ToyServer, reply
+
+PAGE = b"<html><head><title>The tower</title></head><body><h1>Lamp</h1><p>It was lit in 1874.</p></body></html>"
+PUBLIC = "93.184.215.14"
+
+
+def named(*addresses: str):
+    """A resolver: each look at a name gives the next of these, at last always the last one."""
+    left = [*addresses]
+
+    async def resolver(host: str, port: int) -> list[str]:
+        return [left.pop(0) if len(left) > 1 else left[0]]
+
+    return resolver
+
+
+async def fetched(url: str, *addresses: str) -> Any:
+    tool = FetchUrl(named(*(addresses or (PUBLIC,))))
+    tool.permission({"url": url})
+    return await tool.run(None, {"url": url})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def internet(monkeypatch: pytest.MonkeyPatch):
+    """A server on loopback that counts as public; its port stands for the pages' own."""
+    async with ToyServer() as server:
+        monkeypatch.setattr(web, "is_public", lambda address: address == "127.0.0.1" or is_public(address))
+        yield server
+
+
+def at(server: ToyServer, path: str = "/page") -> str:
+    return f"http://tower.example:{server.url.rpartition(':')[2]}{path}"
+
+
+def html(body: bytes = PAGE, kind: str = "text/html; charset=utf-8") -> Answer:
+    return reply(200, body, content_type=kind)
+
+
+def moved(target: str) -> Answer:
+    return reply(302, headers={"Location": target})
+
+
+# -- a page ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_page_is_read_as_text_with_its_title_and_address(internet: ToyServer) -> None:
+    internet.on("/page", html())
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert block.source == f"The tower, {at(internet)}"
+    assert "It was lit in 1874." in block.text and "<p>" not in block.text
+
+
+async def test_nothing_goes_along_that_tells_who_asks(internet: ToyServer) -> None:
+    internet.on("/page?a=b%20c", html())
+    await fetched(at(internet, "/page?a=b c"), "127.0.0.1")
+    [visit] = internet.visits
+    assert visit.method == "GET" and visit.body == b""
+    assert not {"cookie", "authorization", "referer", "x-session-id"} & visit.headers.keys()
+    assert visit.headers["host"].startswith("tower.example:")
+
+
+async def test_a_redirection_on_the_same_host_is_followed(internet: ToyServer) -> None:
+    internet.on("/page", moved("/other"))
+    internet.on("/other", html())
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert block.source.endswith("/other")
+
+
+async def test_a_redirection_to_another_host_is_another_call(internet: ToyServer) -> None:
+    internet.on("/page", moved("https://elsewhere.example/x?secret=1"))
+    with pytest.raises(ToolError, match=r"is at https://elsewhere\.example/x\?secret=1 now: call fetch_url with that"):
+        await fetched(at(internet), "127.0.0.1")
+
+
+async def test_redirections_end(internet: ToyServer) -> None:
+    internet.on("/page", moved("/page"))
+    with pytest.raises(ToolError, match="leads from one address to the next"):
+        await fetched(at(internet), "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (reply(404, b"no"), "answers with the status 404"),
+        (html(b"\x89PNG", "image/png"), "of the type image/png, which is not read"),
+        (html(b"<html></html>"), "The page has no text"),
+        (reply(302), "answers with the status 302"),
+    ],
+)
+async def test_what_is_no_page_is_told(internet: ToyServer, answer: Answer, words: str) -> None:
+    internet.on("/page", answer)
+    with pytest.raises(ToolError, match=words):
+        await fetched(at(internet), "127.0.0.1")
+
+
+async def test_a_large_page_is_read_to_its_limit(internet: ToyServer) -> None:
+    internet.on("/page", html(b"word " * web.LARGEST, "text/plain"))
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert len(block.text) <= web.LARGEST
+
+
+# -- what is never fetched -----------------------------------------------------------------------------------------------
+
+INSIDE = (
+    "127.0.0.1",
+    "127.8.8.8",
+    "0.0.0.0",
+    "10.0.0.7",
+    "172.16.3.4",
+    "192.168.1.1",
+    "169.254.169.254",
+    "169.254.1.1",
+    "100.64.0.1",
+    "192.0.0.1",
+    "198.18.0.1",
+    "224.0.0.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "fe80::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "fec0::1",
+    "ff02::1",
+    "2001:db8::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1",
+    "64:ff9b::a00:1",
+    "2002:7f00:1::",
+    "2002:c0a8:101::",
+    "2001:0:7f00:1::",
+)
+
+
+@pytest.mark.parametrize("address", INSIDE)
+async def test_no_name_leads_to_an_address_that_is_not_public(address: str) -> None:
+    assert not is_public(address)
+    async with ToyServer() as server:
+        with pytest.raises(ToolError):
+            await fetched(at(server), address)
+        assert not server.visits
+
+
+@pytest.mark.parametrize("address", INSIDE)
+async def test_no_such_address_is_fetched_as_it_is(address: str) -> None:
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(ToolError):
+        await fetched(f"http://{host}/slots")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "127.1",
+        "127.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "017700000001",
+        "①②⑦.⓪.⓪.①",
+        "127。0。0。1",
+        "[::ffff:7f00:1]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::1%25lo]",
+        "[::127.0.0.1]",
+        "printer.local",
+    ],
+)
+async def test_no_other_spelling_leads_inside(host: str) -> None:
+    async with ToyServer() as server:
+        port = server.url.rpartition(":")[2]
+        with pytest.raises(ToolError):
+            await fetched(f"http://{host}:{port}/slots", "127.0.0.1")
+        assert not server.visits
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://example.org/x",
+        "gopher://example.org",
+        "data:text/plain,x",
+        "javascript:alert(1)",
+        "//example.org/x",
+        "example.org",
+        "",
+        "http://",
+        "http://user:pass@example.org/",
+        "http://example.org@127.0.0.1/",
+        "http://127.0.0.1#@example.org/",
+        "http://example.org:0/",
+        "http://example.org:99999/",
+        "http://exa mple.org/",
+        "http://exam\nple.org/",
+        "http://[::1",
+    ],
+)
+async def test_what_is_no_address_of_a_page_is_told(url: str) -> None:
+    with pytest.raises(ToolError):
+        await fetched(url, "127.0.0.1")
+
+
+async def test_a_second_answer_of_a_name_server_leads_nowhere_else(internet: ToyServer, monkeypatch) -> None:
+    """DNS rebinding: the name is looked up once, and the connection goes to what was looked at."""
+    internet.on("/page", html())
+    looks = []
+
+    async def resolver(host: str, port: int) -> list[str]:
+        looks.append(host)
+        return ["127.0.0.1"] if len(looks) == 1 else ["10.0.0.1"]
+
+    await FetchUrl(resolver).run(None, {"url": at(internet)})  # type: ignore[arg-type]
+    assert looks == ["tower.example"]
+
+
+async def test_one_private_address_among_public_ones_is_enough() -> None:
+    async def resolver(host: str, port: int) -> list[str]:
+        return [PUBLIC, "192.168.1.1"]
+
+    with pytest.raises(ToolError, match="not on the internet"):
+        await FetchUrl(resolver).run(None, {"url": "http://tower.example/"})  # type: ignore[arg-type]
+
+
+async def test_each_redirection_is_looked_at_anew() -> None:
+    async with ToyServer() as server:
+        server.on("/page", moved("/inside"))
+        first = True
+
+        async def resolver(host: str, port: int) -> list[str]:
+            nonlocal first
+            first, was = False, first
+            return ["127.0.0.1"] if was else ["10.0.0.1"]
+
+        patch = pytest.MonkeyPatch()
+        patch.setattr(web, "is_public", lambda address: address == "127.0.0.1")
+        try:
+            with pytest.raises(ToolError, match="not on the internet"):
+                await FetchUrl(resolver).run(None, {"url": at(server)})  # type: ignore[arg-type]
+        finally:
+            patch.undo()
+        assert [visit.path for visit in server.visits] == ["/page"]
+
+
+# -- a search ------------------------------------------------------------------------------------------------------------
+
+
+async def searched(settings: WebSettings, query: str = "lamp & sea") -> Any:
+    tool = WebSearch(lambda: settings)
+    return tool.permission({"query": query}), await tool.run(None, {"query": query})  # type: ignore[arg-type]
+
+
+BRAVE = "/res/v1/web/search?count=5&q=lamp%20%26%20sea"
+SEARCH = "/search?format=json&q=lamp%20%26%20sea"
+FOUND = {
+    "results": [
+        {"title": "The tower", "url": "https://tower.example/", "content": "Lit in\n1874."},
+        {"title": "No address"},
+        "odd",
+    ]
+}
+
+
+async def test_a_searxng_server_of_the_settings_may_be_on_this_machine() -> None:
+    async with ToyServer() as server:
+        server.on(SEARCH, reply(200, FOUND))
+        permission, [block] = await searched(WebSettings(searxng_url=server.url))
+        assert (str(permission), permission.goes_to) == ("web_search", "127.0.0.1")
+        assert (block.source, block.text) == (
+            "The tower, https://tower.example/",
+            "https://tower.example/\nLit in 1874.",
+        )
+        assert server.visits[-1].path == SEARCH
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (reply(403, b""), "add json to search.formats"),
+        (reply(500, b""), "answers with the status 500"),
+        (reply(200, b"<html>"), "does not answer as a search server does"),
+        (reply(200, {"results": []}), "Nothing was found"),
+    ],
+)
+async def test_what_a_search_server_cannot_do_is_told(answer: Answer, words: str) -> None:
+    async with ToyServer() as server:
+        server.on(SEARCH, answer)
+        with pytest.raises(ToolError, match=words):
+            await searched(WebSettings(searxng_url=server.url))
+
+
+async def test_brave_gets_its_key_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ToyServer() as server:
+        server.on(BRAVE, reply(200, {"web": {"results": [{"title": "T", "url": "https://t.example/"}]}}))
+        monkeypatch.setattr(web, "BRAVE", server.url)
+        monkeypatch.setenv("MY_BRAVE", "key")
+        permission, [block] = await searched(WebSettings(brave_key_env="MY_BRAVE"))
+        assert permission.goes_to == "Brave"
+        assert server.visits[-1].headers["x-subscription-token"] == "key"
+        assert json.dumps(block.text).count("key") == 0
+        monkeypatch.delenv("MY_BRAVE")
+        with pytest.raises(ToolError, match="MY_BRAVE"):
+            await searched(WebSettings(brave_key_env="MY_BRAVE"))
