@@ -356,7 +356,7 @@ async def test_the_order_in_which_tools_are_named_changes_nothing(service):
 
 
 async def test_an_unknown_tool_is_said(service):
-    with pytest.raises(ChatError, match=r"There is no tool shell\. They are files, documents, read_file"):
+    with pytest.raises(ChatError, match=r"There is no tool shell\. They are files, documents, web, python, read_file"):
         await service.new_conversations.create(tools=["shell"])
 
 

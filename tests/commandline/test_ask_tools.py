@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kvchat.prompt.offered_tools import DEFINITIONS, GROUPS
 from toyserver import ToyServer, calls, tokens
 
 READ = '{"path": "a.txt"}'
@@ -57,5 +58,6 @@ async def test_an_unknown_tool_is_said_before_anything_is_sent(run) -> None:
     async with ToyServer() as server:
         done = await run("--base-url", server.url, "ask", "--no-stdin", "--tools", "shell", "How often?")
         assert (done.status, done.out) == (1, "")
-        assert done.err == "kvchat: There is no tool shell. They are files, documents, read_file, search_documents.\n"
+        known = ", ".join([*GROUPS, *DEFINITIONS])
+        assert done.err == f"kvchat: There is no tool shell. They are {known}.\n"
         assert not server.posts

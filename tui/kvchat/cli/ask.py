@@ -49,15 +49,14 @@ from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
 from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
-from kvchat.prompt.message import Message, Node, Role, State, has_end_only
+from kvchat.prompt.message import Message, Node, Role, State, has_end_only, tools_of
 from kvchat.prompt.request import Parameters, merged
-from kvchat.prompt.tools import tools_of
-from kvchat.sanitize import one_line
+from kvchat.sanitize import clean, one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.options import changed_words, reserved_words
 from kvchat.text.servers import fallback_words
-from kvchat.text.tools import ask_words, decided, letters, shown_call
+from kvchat.text.tools import ask_words, code_lines, decided, letters, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -116,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tools",
         metavar="NAMES",
         type=_names,
-        help="the tools that the model of a new conversation may call: files, documents, web, or their names; none",
+        help="the tools that the model of a new conversation may call, by names or groups: files,web; none",
     )
     parser.add_argument(
         "--allow",
@@ -351,6 +350,7 @@ def ask_about_calls(service: ChatService) -> None:
     async def ask(id: str) -> None:
         question = service.tools.waiting[id]
         keys = letters(service.tools.choices)
+        print(*map(clean, code_lines(question)), sep="\n", file=sys.stderr)
         print(f"{ask_words(question)} [{keys}] ", end="", file=sys.stderr, flush=True)
         service.tools.decide(id, decided(await _line()))
 

@@ -221,8 +221,8 @@ ACTIONS: tuple[Action, ...] = (
             "tools",
             "",
             "Tools",
-            "Choose what the model may call in this conversation: files, documents, web, or none. Each call is asked "
-            "for first; forget takes back what you allowed.",
+            "Choose what the model may call here: files, documents, web, python, none. Each call is asked for first; "
+            "forget takes back what you allowed.",
             "tools.choose",
             "NAMES",
         ),

@@ -225,8 +225,8 @@ class Settings:
         example="Answer briefly.",
     )
     tools: tuple[str, ...] | None = texts(
-        "The tools that the model may call in new conversations: files, documents, web. Each call is asked for first. "
-        "They stand at the head of every prompt of such a conversation.",
+        "The tools that the model may call in new conversations: files, documents, web, python. Each call is asked "
+        "for first. They stand at the head of every prompt of such a conversation.",
         tool_name,
         example=("files", "documents"),
     )

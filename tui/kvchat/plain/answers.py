@@ -25,7 +25,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import figures_sentence
 from kvchat.text.messages import prefill_sentence, waiting_sentence
 from kvchat.text.notes import note_sentence
-from kvchat.text.tools import ask_words, decided, letters, shown_call
+from kvchat.text.tools import ask_words, code_lines, decided, letters, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer
@@ -170,6 +170,7 @@ class Answers:
 
     async def _ask_about_call(self, id: str) -> None:
         tools = self._service.tools
+        self._speaker.say(*code_lines(tools.waiting[id]))
         answer = await self._speaker.asked(f"{spoken(ask_words(tools.waiting[id]))} {letters(tools.choices)}: ")
         tools.decide(id, decided(answer or ""))
 

@@ -25,6 +25,7 @@ from kvchat.plain.chat import PlainChat, Typed, said_by
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Role
+from kvchat.prompt.offered_tools import GROUPS
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, own, written_tags
 from kvchat.sanitize import one_line
 from kvchat.store.stats import side_work
@@ -101,8 +102,8 @@ HELP: Mapping[str, str] = {
     "transcript.branches": "Name the branches of this conversation.",
     "tree": "Name the branches of this conversation.",
     "system": "Read the system prompt, or change it. Shows the cost first.",
-    "tools": "Name the tools that the model may call here, or choose them: files, documents, web, none. /tools forget "
-    "takes back what you allowed.",
+    "tools": "Name the tools that the model may call here, or choose them by name; none takes them away, forget takes "
+    "back what you allowed.",
     "model": "Name the models and servers, or go on with another one. Shows the cost first.",
     "keep": "Keep this conversation's state on the disk, warm after every restart, or release it.",
     "inspector": "Tell how the server's cache did, turn by turn.",
@@ -459,7 +460,7 @@ class Commands:
         if not names:
             self._say(tools_sentence(self._chat.conversation.tools))
             self._say(
-                "/tools NAMES changes them: files, documents, web, none. /tools forget takes back what you allowed."
+                f"/tools NAMES changes them: {', '.join(GROUPS)}, none. /tools forget takes back what you allowed."
             )
         elif names == ["forget"]:
             await service.tools.forget()

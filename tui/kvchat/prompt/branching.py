@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
-from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node
+from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node, open_calls
 from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
-from kvchat.prompt.tools import NOT_CARRIED_OUT, open_calls
+from kvchat.prompt.tools import NOT_CARRIED_OUT
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 

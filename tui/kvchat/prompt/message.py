@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING
 
@@ -283,3 +284,19 @@ def settled(
         note=note,
         ids=ids,
     )
+
+
+# -- the tools of a branch -------------------------------------------------------------------------------------------
+
+
+def tools_of(path: Sequence[Node]) -> bytes:
+    """The tools of a branch, as `frozen_tools` gave them."""
+    return path[0].message.tools if path else b""
+
+
+def open_calls(path: Sequence[Node]) -> tuple[ToolCall, ...]:
+    """The calls at the end of a branch that have no result yet, in order."""
+    for results, node in enumerate(reversed(path)):
+        if node.role is not Role.TOOL:
+            return node.message.calls[results:]
+    return ()

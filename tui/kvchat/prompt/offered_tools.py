@@ -36,8 +36,20 @@ FETCH_URL = ToolDefinition(
     {"url": {"type": "string", "description": "Its address, with https://"}},
     ("url",),
 )
-DEFINITIONS = {one.name: one for one in (READ_FILE, SEARCH_DOCUMENTS, WEB_SEARCH, FETCH_URL)}
-GROUPS = {"files": (READ_FILE,), "documents": (SEARCH_DOCUMENTS,), "web": (WEB_SEARCH, FETCH_URL)}
+RUN_PYTHON = ToolDefinition(
+    "run_python",
+    "Run Python to compute something. Gives what it prints and the value of its last line. No files, no network, and "
+    "of the standard library little more than math, re, json and datetime.",
+    {"code": {"type": "string", "description": "The lines to run."}},
+    ("code",),
+)
+DEFINITIONS = {one.name: one for one in (READ_FILE, SEARCH_DOCUMENTS, WEB_SEARCH, FETCH_URL, RUN_PYTHON)}
+GROUPS = {
+    "files": (READ_FILE,),
+    "documents": (SEARCH_DOCUMENTS,),
+    "web": (WEB_SEARCH, FETCH_URL),
+    "python": (RUN_PYTHON,),
+}
 
 
 def tools_named(names: Iterable[str]) -> bytes:

@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from kvchat.prompt.wire import canonical, whole_characters
-
-if TYPE_CHECKING:
-    from kvchat.prompt.message import Node
 
 RESULT_POLICY = "The same holds for what tools return."
 """Follows the safety policy in the system message of a conversation that has tools."""
@@ -114,19 +111,6 @@ def frozen_tools(definitions: Iterable[ToolDefinition]) -> bytes:
 def tool_names(tools: bytes) -> tuple[str, ...]:
     """The names in what `frozen_tools` gave."""
     return tuple(str(one["function"]["name"]) for one in json.loads(tools)) if tools else ()
-
-
-def tools_of(path: Sequence[Node]) -> bytes:
-    """The tools of a branch, as `frozen_tools` gave them."""
-    return path[0].message.tools if path else b""
-
-
-def open_calls(path: Sequence[Node]) -> tuple[ToolCall, ...]:
-    """The calls at the end of a branch that have no result yet, in order."""
-    for results, node in enumerate(reversed(path)):
-        if node.role != "tool":
-            return node.message.calls[results:]
-    return ()
 
 
 def calls_in(wire: bytes) -> tuple[ToolCall, ...]:

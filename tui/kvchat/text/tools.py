@@ -19,8 +19,11 @@ TOOL_GROUPS = {
     "files": "read files of the folder that kvchat was started in",
     "documents": "search your collections",
     "web": "search the web, and read pages of it",
+    "python": "compute by Python that has neither files nor a network",
 }
 """What the groups do."""
+SHOWN_LINES = 16
+"""Of code, before it is run."""
 _ACTS = {
     "read_file": "read",
     "search_documents": "search your documents for",
@@ -80,8 +83,17 @@ def answer_words(decision: Decision, question: ToolQuestion) -> str:
     return "No, and go on without it"
 
 
+def code_lines(question: ToolQuestion) -> list[str]:
+    """The lines that a call runs, as they are shown before the question; none for other calls."""
+    code = (question.call.given() or {}).get("code") if question.call.name == "run_python" else None
+    lines = str(code or "").strip("\n").splitlines()
+    return [*lines[:SHOWN_LINES], *([f"… {len(lines) - SHOWN_LINES:,} more lines"] if len(lines) > SHOWN_LINES else [])]
+
+
 def ask_words(question: ToolQuestion) -> str:
     """What is asked before a call."""
     act = _ACTS.get(question.call.name, f"call {question.call.name} with")
+    if question.call.name == "run_python":
+        return "Let the model run this Python? It reaches no file and no network."
     goes_to = f" This goes to {question.permission.goes_to}." if question.permission.goes_to else ""
     return f"Let the model {act} {one_line(_given(question.call), 300)}?{goes_to}"

@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from kvchat.prompt.images import sent
-from kvchat.prompt.message import Node, Role
-from kvchat.prompt.tools import tools_of
+from kvchat.prompt.message import Node, Role, tools_of
 from kvchat.transfer.exact_json import dumps
 from kvchat.transfer.formats import Format, Source, Sources
 

@@ -580,6 +580,7 @@ class ChatScreen(Screen[None]):
                 self.server.show()
             case ToolAsked(conversation=id):
                 self.tools.asked(id)
+                self.view.tool_asked(id)
             case CompactionChanged(conversation=id):
                 self.view.compaction_changed(id)
             case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited() if self.workspace.shows(event.conversation):

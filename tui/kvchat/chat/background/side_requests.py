@@ -26,9 +26,8 @@ from kvchat.chat.events import Noticed
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.branching import awaited
-from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node, tools_of
 from kvchat.prompt.request import Parameters, wires_of
-from kvchat.prompt.tools import tools_of
 from kvchat.prompt.tree_read import read_before
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED

@@ -12,10 +12,9 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, tools_of
 from kvchat.prompt.request import wires_of
 from kvchat.prompt.token_ids import known_ids
-from kvchat.prompt.tools import tools_of
 from kvchat.prompt.wire import canonical
 
 

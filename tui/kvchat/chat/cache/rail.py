@@ -19,7 +19,7 @@ from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import WarmthChanged
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, Role
 
 PLACES = {Heat.WARM: Where.SLOT, Heat.PARKED: Where.STORED, Heat.COLD: Where.NOWHERE}
 
@@ -54,8 +54,8 @@ class Rail:
             progress = self._core.tracker.warmup_progress
         if progress is not None:
             return Cached(progress.processed, Where.SLOT)
-        if live is not None and live.begun is None:  # its question and the reply are on no server yet
-            path = path[:-2]
+        if live is not None and live.begun is None:  # its question and the reply are on no server yet, nor is a result
+            path = path[: -1 if path[-1].role is Role.TOOL else -2]
         cache = self._core.tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:
             return _by_size(self._core.tracker.warmth(conversation.id), path)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Prompted, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Node, Role, State, instructions_of
-from kvchat.prompt.tools import tool_names, tools_of
+from kvchat.prompt.message import Node, Role, State, instructions_of, tools_of
+from kvchat.prompt.tools import tool_names
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
 

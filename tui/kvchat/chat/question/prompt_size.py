@@ -14,8 +14,7 @@ from kvchat.cache.token_estimate import TokenEstimate, learnt
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import TooLongError
-from kvchat.prompt.message import Node
-from kvchat.prompt.tools import tools_of
+from kvchat.prompt.message import Node, tools_of
 
 COUNTED_FROM = 0.6
 """The share of the window from which an estimate is not enough."""

@@ -26,9 +26,8 @@ from kvchat.chat.server.consent import Consent, not_agreed
 from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.prompt.images import has_images
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, Role, State, tools_of
 from kvchat.prompt.request import Parameters, merged
-from kvchat.prompt.tools import tools_of
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence

@@ -24,13 +24,13 @@ from kvchat.chat.question.builder import SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import UNKNOWN_WINDOW
 from kvchat.chat.tools.consent import ToolConsent
-from kvchat.chat.tools.tool import Outcome, Tool, ToolError, unfit
+from kvchat.chat.tools.tool import CallOutcome, Tool, ToolError, unfit
 from kvchat.chat.turns.answer_request import AnswerTask
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Message, Node, Role, State, node
-from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names, tools_of
+from kvchat.prompt.message import Message, Node, Role, State, node, tools_of
+from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 
@@ -94,7 +94,8 @@ class ToolSteps:
         if task.is_stopped:
             task.calling.cancel()
         await asyncio.wait({task.calling})
-        outcome = Outcome(NOT_CARRIED_OUT, state=State.CANCELLED) if task.calling.cancelled() else task.calling.result()
+        stopped = CallOutcome(NOT_CARRIED_OUT, state=State.CANCELLED)
+        outcome = stopped if task.calling.cancelled() else task.calling.result()
         task.calling = None
         blocks = await self._stored(task, conversation, path, outcome.blocks)
         text = outcome.text or ("" if blocks else STANDS)
@@ -109,37 +110,37 @@ class ToolSteps:
         self._core.events.tell(ConversationChanged(conversation.id))
         return result
 
-    async def _outcome(self, conversation: OpenConversation, path: Sequence[Node], call: ToolCall) -> Outcome:
+    async def _outcome(self, conversation: OpenConversation, path: Sequence[Node], call: ToolCall) -> CallOutcome:
         from kvchat.prompt.offered_tools import DEFINITIONS
 
         given, offered = call.given() or {}, tool_names(tools_of(path))
         name = one_line(call.name, 40)
         if call.name not in offered:
-            return Outcome(f"There is no tool {name}. The tools are: {', '.join(offered)}.")
+            return CallOutcome(f"There is no tool {name}. The tools are: {', '.join(offered)}.")
         tool, definition = self._tool(call.name), DEFINITIONS.get(call.name)
         if tool is None or definition is None:
-            return Outcome(f"The tool {name} is not available now.")
+            return CallOutcome(f"The tool {name} is not available now.")
         if wrong := unfit(definition, given):
-            return Outcome(wrong)
+            return CallOutcome(wrong)
         begun = False
         try:
             permission = tool.permission(given)
             self._waits(conversation, "consent")
             if not await self._consent.agreed(conversation.id, permission, call):
-                return Outcome(REFUSED)
+                return CallOutcome(REFUSED)
             begun = True
             self._waits(conversation, "tool")
             async with asyncio.timeout(CALL_S):
-                return Outcome(blocks=tuple(await tool.run(conversation, given)))
+                return CallOutcome(blocks=tuple(await tool.run(conversation, given)))
         except ToolError as error:
-            return Outcome(str(error))
+            return CallOutcome(str(error))
         except TimeoutError:
-            return Outcome(f"{name} took longer than {CALL_S:.0f} seconds and was ended.")
+            return CallOutcome(f"{name} took longer than {CALL_S:.0f} seconds and was ended.")
         except asyncio.CancelledError:
-            return Outcome(INTERRUPTED if begun else NOT_CARRIED_OUT, state=State.CANCELLED)
+            return CallOutcome(INTERRUPTED if begun else NOT_CARRIED_OUT, state=State.CANCELLED)
         except Exception as error:
             log.exception("a tool failed")
-            return Outcome(f"{name} failed: {one_line(str(error), 200) or type(error).__name__}.")
+            return CallOutcome(f"{name} failed: {one_line(str(error), 200) or type(error).__name__}.")
 
     def _waits(self, conversation: OpenConversation, phase: str) -> None:
         """What the call that is carried out waits for."""
@@ -158,6 +159,10 @@ class ToolSteps:
                 from kvchat.chat.tools.documents import SearchDocuments
 
                 self._tools[name] = SearchDocuments(self._documents)
+            elif name == "run_python":
+                from kvchat.chat.tools.python import RunPython
+
+                self._tools[name] = RunPython()
             elif name == "fetch_url":
                 from kvchat.chat.tools.web import FetchUrl
 

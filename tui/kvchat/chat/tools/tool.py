@@ -19,7 +19,7 @@ class ToolError(Exception):
     """Why a call gave nothing, as a sentence for the model and the user."""
 
 
-class Outcome(Struct, frozen=True):
+class CallOutcome(Struct, frozen=True):
     """What became of a call."""
 
     text: str = ""

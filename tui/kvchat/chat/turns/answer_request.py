@@ -46,14 +46,13 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
 from kvchat.prompt.branching import Branch
-from kvchat.prompt.message import Node, NoteKind, Role, State
+from kvchat.prompt.message import Node, NoteKind, Role, State, tools_of
 from kvchat.prompt.request import Parameters, wires_of
-from kvchat.prompt.tools import tools_of
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
-    from kvchat.chat.tools.tool import Outcome
+    from kvchat.chat.tools.tool import CallOutcome
 
 
 class AnswerTask(Struct):
@@ -88,7 +87,7 @@ class AnswerTask(Struct):
     """How many answers of this turn have called tools."""
     most_steps: int = 0
     """How many may; 0: none."""
-    calling: asyncio.Task[Outcome] | None = None
+    calling: asyncio.Task[CallOutcome] | None = None
     """The call that is being carried out."""
     result_tokens: int = 0
     """What the results of this turn have, about."""

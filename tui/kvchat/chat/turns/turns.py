@@ -47,10 +47,9 @@ from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun, closed
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
-from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id
+from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id, tools_of
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters
-from kvchat.prompt.tools import tools_of
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import read_before
 from kvchat.store import StoreError

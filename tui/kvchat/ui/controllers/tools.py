@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tools import Decision
 from kvchat.text.prices import in_brief
-from kvchat.text.tools import FORGOTTEN, TOOL_GROUPS, WAITS, answer_words, ask_words, tools_sentence
+from kvchat.text.tools import FORGOTTEN, TOOL_GROUPS, WAITS, answer_words, ask_words, code_lines, tools_sentence
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ class ToolController:
             return
         keys = {Decision.ONCE: "y", Decision.CONVERSATION: "c", Decision.ALWAYS: "a", Decision.NO: "n"}
         choices: list[Choice[Decision]] = [(keys[one], answer_words(one, question), one) for one in tools.choices]
-        self._dialog = dialog = ConfirmScreen("A call of the model", [ask_words(question)], choices)
+        self._dialog = dialog = ConfirmScreen(
+            "A call of the model", [*code_lines(question), ask_words(question)], choices
+        )
         dialog.hints = (("rows.choose", "choose"), ("dialog.close", "stop the answer"))
         try:
             decision = await self.workspace.ask(dialog)

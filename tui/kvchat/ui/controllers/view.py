@@ -238,15 +238,20 @@ class ConversationView:
         elif answer.state is State.ERROR:
             workspace.say(f"{one_line(conversation.record.title, 40)}: {note_sentence(answer.note)}", "error")
         if self._service.settings.notify and not (here and workspace.app.app_focus):
-            self._call(conversation.record.title, answer.state)
+            self._call(conversation.record.title, "Answer failed" if answer.state is State.ERROR else "Answer ready")
         self.show_list()
 
-    def _call(self, title: str, state: State) -> None:
-        """Call the user to an answer that has ended. A notification may be kept in the system's history."""
+    def tool_asked(self, id: str) -> None:
+        """A call waits for the user's word."""
+        here = self.workspace.shows(id) and self.workspace.app.app_focus
+        if id in self._service.tools.waiting and self._service.settings.notify and not here:
+            self._call(self._conversations.title(id), "A call waits for your word")
+
+    def _call(self, title: str, words: str) -> None:
+        """Call the user to a conversation. A notification may be kept in the system's history."""
         app = self.workspace.app
         app.bell()
         if app.desktop is not None and not app.app_focus:
-            words = "Answer failed" if state is State.ERROR else "Answer ready"
             app.desktop.notify(words if self._service.incognito else f"{words}: {title}")
 
     def _show_prefilled(self) -> None:
