@@ -46,8 +46,8 @@ async def make(tmp_path: Path, clock: Clock) -> AsyncIterator[Maker]:
     """Makes services on one store folder, as restarts do; they are closed at the end."""
     made: list[ChatService] = []
 
-    def make(base_url: str, **options: object) -> ChatService:
-        settings = changed(Settings(), "server.base_url", base_url)
+    def make(base_url: str, wanted: Settings | None = None, **options: object) -> ChatService:
+        settings = changed(wanted or Settings(), "server.base_url", base_url)
         service = ChatService(Store.open(tmp_path / "data"), settings, clock=clock, **options)  # type: ignore[arg-type]
         made.append(service)
         return service

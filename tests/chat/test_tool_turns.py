@@ -14,6 +14,9 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.question import Question
 from kvchat.chat.tools.steps import MOST_STEPS, REFUSED
+from kvchat.chat.turns.alternatives import AlternativesRequest
+from kvchat.config import Settings, changed
+from kvchat.config.personas import Persona
 from kvchat.prompt.message import Message, Role, State, node
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, Decision, ToolCall
 from kvchat.prompt.wire import canonical
@@ -372,9 +375,114 @@ async def test_an_export_brings_calls_and_tools_back_and_a_changed_one_is_refuse
     written = lossless.fields_of(source)
     back = lossless.source_of(loads(lossless.dumps(written)))
     assert list(back.tree) == list(conversation.tree)
-    for field, changed in (("tools", "[]"), ("calls", [])):
+    for field, other in (("tools", "[]"), ("calls", [])):
         forged = loads(lossless.dumps(written))
         for message in forged["nodes"]:
-            message[field] = changed if message[field] else message[field]
+            message[field] = other if message[field] else message[field]
         with pytest.raises(TransferError):
             lossless.source_of(forged)
+
+
+# -- beside the other acts -----------------------------------------------------------------------------------------------
+
+
+def lawful(server: ToyServer) -> None:
+    """In every request each call has its result, in order, and nothing else stands in between."""
+    for visit in server.chats:
+        messages = visit.json["messages"]
+        for at, message in enumerate(messages):
+            made = [call["id"] for call in message.get("tool_calls", ())]
+            results = messages[at + 1 : at + 1 + len(made)]
+            assert [result.get("tool_call_id") for result in results] == made
+        results = [message for message in messages if message["role"] == "tool"]
+        assert len(results) == sum(len(message.get("tool_calls", ())) for message in messages)
+
+
+async def test_what_waits_in_the_queue_follows_the_whole_turn(allowed, server, folder):
+    gate = asyncio.Event()
+
+    async def later(visit):
+        await gate.wait()
+        await calls(READ_A)(visit)
+
+    server.on_chat(later, calls('{"path": "b.txt"}'), tokens("Ada.", prompt=90), tokens("Yes.", prompt=120))
+    conversation = await allowed.new_conversations.create(tools=["files"])
+    await allowed.turns.send(conversation.id, Question("What does it say?"))
+    await allowed.turns.queue_up(conversation.id, Question("Sure?"))
+    gate.set()
+    await allowed.conversations.wait(conversation.id)
+    assert roles(conversation)[1:] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    lawful(server)
+
+
+@pytest.mark.parametrize("at", [2, 3, 4, 5])
+async def test_a_fork_at_any_step_goes_on(allowed, server, folder, at):
+    conversation = await said(allowed, server, calls(READ_A, '{"path": "b.txt"}'), tokens("Ada.", prompt=90))
+    fork = await allowed.branches.fork(conversation.id, conversation.path()[at].id)
+    await said(allowed, server, tokens("Yes.", prompt=120), question="Go on?", id=fork.id)
+    assert fork.path()[-1].text == "Yes."
+    assert fork.tools == ("read_file",)
+    lawful(server)
+
+
+async def test_edit_regenerate_and_delete_keep_calls_with_their_results(allowed, server, folder):
+    conversation = await said(allowed, server, calls(READ_A), tokens("Ten.", prompt=90))
+    first = conversation.path()
+    await said(
+        allowed, server, calls('{"path": "b.txt"}'), tokens("Ada.", prompt=150), question="Who?", id=conversation.id
+    )
+    server.on_chat(tokens("Again.", prompt=150))
+    await allowed.turns.regenerate(conversation.id, conversation.path()[6].id)
+    await allowed.conversations.wait(conversation.id)
+    assert roles(conversation)[-2:] == ["user", "assistant"], "another answer to the question, which calls nothing"
+    await allowed.branches.delete_turn(conversation.id, first[3].id)
+    assert roles(conversation) == ["system", "user", "assistant"]
+    await allowed.branches.undo(conversation.id)
+    server.on_chat(tokens("Edited.", prompt=50))
+    await allowed.turns.edit(conversation.id, first[4].id, "What else does it say?")
+    await allowed.conversations.wait(conversation.id)
+    assert [one.text for one in conversation.path()[1:]] == ["What else does it say?", "Edited."]
+    await said(allowed, server, tokens("Yes.", prompt=80), question="Sure?", id=conversation.id)
+    lawful(server)
+
+
+async def test_several_answers_call_nothing(allowed, server, folder):
+    conversation = await said(allowed, server, tokens("Hello."))
+    server.on_chat(tokens("One.", prompt=40), tokens("Two.", prompt=40))
+    await allowed.turns.ask_for(conversation.id, AlternativesRequest(2), Question("Which?"))
+    await allowed.conversations.wait(conversation.id)
+    assert {visit.json.get("tool_choice") for visit in server.chats[1:]} == {"none"}
+    assert {json.dumps(visit.json["tools"]) for visit in server.chats} == {json.dumps(server.chats[0].json["tools"])}
+
+
+async def test_a_summary_takes_the_place_of_whole_turns(allowed, server, folder):
+    conversation = await said(allowed, server, calls(READ_A), tokens("Ten.", prompt=90))
+    await said(
+        allowed, server, calls('{"path": "b.txt"}'), tokens("Ada.", prompt=150), question="Who?", id=conversation.id
+    )
+    server.on_chat(tokens("They spoke of a lamp.", prompt=170))
+    await allowed.compactor.compact(conversation.id)
+    assert roles(conversation) == ["system", "user", "assistant", "tool", "assistant"]
+    assert server.chats[-1].json["tool_choice"] == "none"
+    await said(allowed, server, tokens("Yes.", prompt=120), question="Sure?", id=conversation.id)
+    lawful(server)
+
+
+@pytest.mark.parametrize("where", ["setting", "server", "persona"])
+async def test_the_usual_tools_are_those_of_persona_server_or_settings(make, server, where):
+    settings = changed(Settings(), "tools", ("documents",))
+    if where == "server":
+        settings = changed(settings, "server.tools", ("files",))
+    service = make(server.url, settings)
+    persona = Persona("one", tools=("files",)) if where == "persona" else None
+    conversation = await service.new_conversations.create(persona=persona)
+    assert conversation.tools == (("search_documents",) if where == "setting" else ("read_file",))

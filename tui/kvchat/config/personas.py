@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from kvchat.config.option import OptionKind, UnfitError, fitted, text, texts, wrong_entries
 from kvchat.config.problem import Problem
-from kvchat.config.settings import changed_in, declared, sampling, tool_name
+from kvchat.config.server import tool_name
+from kvchat.config.settings import changed_in, declared, sampling
 from kvchat.config.toml import read_toml, toml_files, written_key
 from kvchat.config.unknown import nearest
 from kvchat.prompt.request import Parameters

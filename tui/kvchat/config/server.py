@@ -82,6 +82,13 @@ def _variable(value: str) -> str | None:
     return None
 
 
+def tool_name(name: str) -> str | None:
+    """The check of a tool's or a group's name."""
+    from kvchat.prompt.offered_tools import unknown_tool
+
+    return unknown_tool(name)
+
+
 def command(value: str) -> str | None:
     """The check of a command line."""
     try:
@@ -246,6 +253,11 @@ class ServerSettings:
         "the server's own.",
         _duration,
         example="30m",
+    )
+    tools: tuple[str, ...] | None = texts(
+        "The tools that the model may call in new conversations on this server. Left out: the general ones; []: none.",
+        tool_name,
+        example=("files",),
     )
     snapshots: bool = flag(
         True,

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from kvchat.config.option import Option, OptionKind, Spec, flag, text, texts, whole
-from kvchat.config.server import PROFILE_NAME, ServerSettings, command
+from kvchat.config.server import PROFILE_NAME, ServerSettings, command, tool_name
 from kvchat.config.source import Key
 from kvchat.prompt.request import Parameters
 from kvchat.text.options import reserved_words
@@ -186,13 +186,6 @@ class EmbeddingSettings:
     def local_model(self) -> str:
         """The model file that the built-in engine is to run for vectors; empty: none."""
         return "" if self.base_url or not self.model.lower().endswith(".gguf") else self.model
-
-
-def tool_name(name: str) -> str | None:
-    """The check of a tool's or a group's name."""
-    from kvchat.prompt.offered_tools import unknown_tool
-
-    return unknown_tool(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,9 +135,9 @@ class PlainChat:
         draft = _draft_of(line, self._draft)
         return self.id, replace(unsent, draft=draft.before(self._kept) if draft.text.strip() else self._kept)
 
-    async def begin(self, persona: Persona = NOBODY) -> None:
+    async def begin(self, persona: Persona = NOBODY, tools: Sequence[str] | None = None) -> None:
         """Open a new conversation. Raises ChatError."""
-        await self.open((await self.service.new_conversations.create(persona=persona)).id)
+        await self.open((await self.service.new_conversations.create(persona=persona, tools=tools)).id)
         if persona.first_message:
             self._persona = persona
             self.speaker.say(f"Your first message will begin with: {one_line(persona.first_message, 200)}")

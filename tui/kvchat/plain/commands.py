@@ -173,6 +173,7 @@ class Commands:
             "transcript.delete": self._drop,
         }
         self._with_words: Mapping[str, Callable[[str], Awaitable[object]]] = {
+            "new": self._new,
             "persona": self._persona,
             "trunk": self._trunk,
             "list": self._list,
@@ -196,7 +197,6 @@ class Commands:
             "plain.read": self._read,
         }
         self._alone: Mapping[str, Callable[[], Awaitable[object]]] = {
-            "new": chat.begin,
             "next": partial(self._step, 1, "This is the last conversation of the list."),
             "previous": partial(self._step, -1, "This is the first conversation of the list."),
             "favourite": partial(self._toggle, FAVOURITE, "Favourite: first in the list.", "No longer a favourite."),
@@ -246,6 +246,9 @@ class Commands:
             self._say(*filter(None, (", ".join(one_line(cell) for cell in row if cell) for row in rows)))
 
     # -- conversations
+
+    async def _new(self, tools: str) -> None:
+        await self._chat.begin(tools=tools.replace(",", " ").split() or None)
 
     async def _persona(self, name: str) -> None:
         if name:

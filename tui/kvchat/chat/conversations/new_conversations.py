@@ -45,8 +45,8 @@ class NewConversations:
         reuse: bool = True,
     ) -> OpenConversation:
         """A new conversation, looked at. `trunk`: the system message of a trunk, which it shares with others to the
-        byte. `tools`: names of tools and groups; None: those of the persona or the settings. `reuse`: an empty one that
-        nobody has written in is used again. Raises ChatError."""
+        byte. `tools`: names of tools and groups; None: those of the persona, the server or the settings. `reuse`: an
+        empty one that nobody has written in is used again. Raises ChatError."""
         if instructions is None:
             own = persona.system_prompt if persona is not None else ""
             instructions = own or self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
@@ -69,9 +69,11 @@ class NewConversations:
     def _tools(self, link: Link, persona: Persona | None, names: Sequence[str] | None) -> bytes:
         """The tools that a conversation begins with; those of the settings only where its server has some. Raises
         ChatError."""
-        is_wanted = names is not None or (persona is not None and persona.tools is not None)
+        if names is None and persona is not None:
+            names = persona.tools
+        is_wanted, usual = names is not None, link.connector.server.tools
         if names is None:
-            names = persona.tools if persona is not None and persona.tools is not None else self._core.settings.tools
+            names = self._core.settings.tools if usual is None else usual
         tools = named_tools(names or ())
         if link.info is None or link.info.takes_tools is not False:
             return tools

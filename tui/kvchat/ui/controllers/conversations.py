@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,11 +81,12 @@ class ConversationController:
         else:
             self._composer.focus()
 
-    async def new(self) -> None:
-        await self.workspace.attempt(self._open_new())
+    async def new(self, tools: str = "") -> None:
+        """`tools`: names of those that the model may call; empty: the usual ones."""
+        await self.workspace.attempt(self._open_new(tools.replace(",", " ").split() or None))
 
-    async def _open_new(self) -> None:
-        await self.open((await self._service.new_conversations.create()).id)
+    async def _open_new(self, tools: Sequence[str] | None) -> None:
+        await self.open((await self._service.new_conversations.create(tools=tools)).id)
 
     @in_worker("dialog")
     async def new_with_persona(self, name: str = "") -> None:
