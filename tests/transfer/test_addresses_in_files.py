@@ -3,36 +3,21 @@ over the import, the conversation in the app, and the next question."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_exports import FORMS, changed
 
+from egress import GUARD, guarded
 from kvchat.store import Store
 from terminal_output import Terminal
 from toyserver import ToyServer, tokens
 
 pytestmark = pytest.mark.process
 
-GUARD = """
-import os, sys
-
-def heard(event, arguments):
-    if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"):
-        with open(os.environ["KVCHAT_TEST_HEARD"], "a") as file:
-            where = arguments[1] if event in ("socket.connect", "socket.sendto") else tuple(arguments[:2])
-            file.write(f"{where!r}\\n")
-
-sys.addaudithook(heard)
-from kvchat.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 FIELDS = ("server", "base_url", "api_base", "endpoint", "host", "url", "proxy", "profile", "provider", "webhook")
 
 
@@ -70,13 +55,6 @@ def with_addresses(form: str, folder: Path, foreign: str) -> Path:
     return path
 
 
-async def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", GUARD, *arguments]
-    return await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, env=environment, check=False, stdin=subprocess.DEVNULL
-    )
-
-
 async def test_only_the_given_server_is_met(tmp_path: Path, own_folders: Path) -> None:
     heard = tmp_path / "heard"
     environment = os.environ | {
@@ -87,7 +65,7 @@ async def test_only_the_given_server_is_met(tmp_path: Path, own_folders: Path) -
     async with ToyServer() as server, ToyServer() as foreign:
         server.on_chat(tokens("All well."))
         paths = [with_addresses(form, tmp_path, foreign.url) for form in FORMS]
-        imported = await run(environment, "import", "--json", *map(str, paths))
+        imported = await guarded(environment, "import", "--json", *map(str, paths))
         report = json.loads(imported.stdout)
         assert report["skipped"] == [] and report["new"] >= len(FORMS) - 1, report
         assert not heard.exists(), heard.read_text()
@@ -102,7 +80,7 @@ async def test_only_the_given_server_is_met(tmp_path: Path, own_folders: Path) -
             await terminal.press("\x15", "\x11")
             await terminal.ended()
         for id in ids:
-            done = await run(environment, "ask", "--conversation", id, "--base-url", server.url, "And now?")
+            done = await guarded(environment, "ask", "--conversation", id, "--base-url", server.url, "And now?")
             assert "All well." in done.stdout, done.stderr
         assert foreign.visits == []
         own = int(server.url.rpartition(":")[2])
