@@ -117,3 +117,31 @@ async def test_a_call_in_another_conversation_is_asked_for_when_that_is_opened(d
         await app.opens("ConfirmScreen")
         await app.press("y")
         await app.until(lambda: app.said[-1] == "In 1874.")
+
+
+async def test_other_tools_in_a_begun_conversation_have_a_price(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(tokens("Hello.", prompt=900), tokens("Yes.", prompt=1000))
+    async with drive() as app:
+        await app.say("Hello?")
+        await app.command("/tools files")
+        await app.opens("ConfirmScreen")
+        assert "Change the tools of this conversation?" in app.prose
+        await app.press("n")
+        await app.closes()
+        assert app.conversation.tools == ()
+        await app.command("/tools files")
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.until(lambda: app.conversation.tools == ("read_file",))
+        await app.say("And now?")
+        assert "tools" in server.chats[-1].json and "tools" not in server.chats[0].json
+
+
+async def test_a_new_conversation_begins_with_the_tools_that_are_named(drive: Drive, server: ToyServer) -> None:
+    async with drive() as app:
+        await app.command("/new files,web")
+        await app.until(lambda: app.conversation.tools == ("fetch_url", "read_file", "web_search"))
+        await app.command("/tools forget")
+        await app.until(lambda: app.noticed("is asked for again"))
+        await app.command("/new shell")
+        await app.until(lambda: app.noticed("There is no tool shell."))
