@@ -57,7 +57,8 @@ class ReadFile:
         try:
             block = attached(path, name, LARGEST)
         except DocumentError as error:
-            raise ToolError(str(error).replace("cannot be attached", "cannot be read")) from None
+            told = str(error).replace("cannot be attached", "cannot be read")
+            raise ToolError(told.replace(str(self._folder), "the working folder")) from None
         if looks_secret(path.name, block.text):
             raise ToolError(f"{one_line(name, 80)} {SECRET} and is not read.")
         first, lines = given.get("first_line", 1), block.text.split("\n")

@@ -27,7 +27,7 @@ from kvchat.chat.tools.consent import ToolConsent
 from kvchat.chat.tools.tool import CallOutcome, Tool, ToolError, unfit
 from kvchat.chat.turns.answer_request import AnswerTask
 from kvchat.prompt.citations import numbered
-from kvchat.prompt.context import ContextBlock, guarded
+from kvchat.prompt.context import RESULT, ContextBlock, guarded
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, tools_of
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names
@@ -98,7 +98,10 @@ class ToolSteps:
         outcome = stopped if task.calling.cancelled() else task.calling.result()
         task.calling = None
         blocks = await self._stored(task, conversation, path, outcome.blocks)
-        text = outcome.text or ("" if blocks else STANDS)
+        # A sentence of kvchat's own may quote: a path that the model invented, a header of a page.
+        quoting = [ContextBlock(RESULT, call.name, guarded(outcome.text))]
+        [told] = await self._special_tokens.plain(conversation, quoting)
+        text = told.text or ("" if blocks else STANDS)
         result = node(
             parent,
             Message(Role.TOOL, whole_characters(text), tuple(blocks), calls=(call,)),
