@@ -11,6 +11,8 @@ from kvchat.chat.tools import web
 from kvchat.chat.tools.tool import ToolError
 from kvchat.chat.tools.web import FetchUrl, WebSearch, is_public
 from kvchat.config.settings import WebSettings
+from kvchat.prompt.tools import ToolCall, ToolQuestion
+from kvchat.text.tools import SHOWN, ask_words
 from toyserver import Answer, ToyServer, reply
 
 PAGE = b"<html><head><title>The tower</title></head><body><h1>Lamp</h1><p>It was lit in 1874.</p></body></html>"
@@ -234,6 +236,17 @@ async def test_a_second_answer_of_a_name_server_leads_nowhere_else(internet: Toy
     assert looks == ["tower.example"]
 
 
+async def test_nothing_goes_out_whose_end_the_question_would_not_show() -> None:
+    long = "x" * SHOWN
+    with pytest.raises(ToolError, match="nothing longer goes out"):
+        FetchUrl().permission({"url": f"https://tower.example/?{long}"})
+    with pytest.raises(ToolError, match="nothing longer goes out"):
+        WebSearch(WebSettings).permission({"query": f"{long}!"})
+    url = f"https://tower.example/?{long}"[:SHOWN]
+    question = ToolQuestion(FetchUrl().permission({"url": url}), ToolCall("1", "fetch_url", json.dumps({"url": url})))
+    assert url in ask_words(question)
+
+
 async def test_one_private_address_among_public_ones_is_enough() -> None:
     async def resolver(host: str, port: int) -> list[str]:
         return [PUBLIC, "192.168.1.1"]
@@ -285,7 +298,7 @@ async def test_a_searxng_server_of_the_settings_may_be_on_this_machine() -> None
     async with ToyServer() as server:
         server.on(SEARCH, reply(200, FOUND))
         permission, [block] = await searched(WebSettings(searxng_url=server.url))
-        assert (str(permission), permission.goes_to) == ("web_search", "127.0.0.1")
+        assert (str(permission), permission.goes_to) == ("web_search", server.url)
         assert (block.source, block.text) == (
             "The tower, https://tower.example/",
             "https://tower.example/\nLit in 1874.",

@@ -46,6 +46,20 @@ async def test_without_a_yes_nothing_is_read_and_it_is_said_how_to_allow_it(run,
         assert done.out == "Ten.\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-c", "--tools", "files"), "--tools is for a new conversation"),
+        (("--allow", "shell"), "there is no tool shell"),
+    ],
+)
+async def test_an_option_that_would_do_nothing_is_refused(run, options: tuple[str, ...], words: str) -> None:
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", "--no-stdin", *options, "How often?")
+        assert done.status == 2 and words in done.err
+        assert not server.posts
+
+
 async def test_the_json_tells_the_calls(run) -> None:
     async with ToyServer() as server:
         server.on_chat(calls(READ), tokens("Ten.", prompt=60))

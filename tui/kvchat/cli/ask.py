@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow",
         metavar="NAMES",
-        type=_names,
+        type=_permissions,
         default=(),
         help="carry out calls of these tools without asking: read_file, or read_file:FOLDER",
     )
@@ -138,6 +138,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
+
+
+def _permissions(text: str) -> tuple[str, ...]:
+    from kvchat.prompt.offered_tools import DEFINITIONS
+
+    names = _names(text)
+    for name in names:
+        if name.partition(":")[0] not in DEFINITIONS:
+            raise argparse.ArgumentTypeError(f"there is no tool {name}; they are {', '.join(DEFINITIONS)}")
+    return names
 
 
 def _several(text: str) -> int:
@@ -209,6 +219,11 @@ def run(session: Session) -> int:
         raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
     if args.extract and (args.json or args.schema):
         raise UsageError("-x prints the first code block and nothing else. Leave out --json and --schema, or -x.")
+    if args.tools is not None and (args.continue_ or args.conversation or args.trunk):
+        raise UsageError(
+            "--tools is for a new conversation: other tools are another prefix. Leave it out, or choose them in the "
+            "app (/tools), which shows the price."
+        )
     if args.alternatives and (args.extract or args.schema):
         raise UsageError("--alternatives prints every answer. Leave out -x and --schema.")
     schema: AnswerSchema | None = None

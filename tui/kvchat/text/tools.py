@@ -22,6 +22,8 @@ TOOL_GROUPS = {
     "python": "compute by Python that has neither files nor a network",
 }
 """What the groups do."""
+SHOWN = 600
+"""Characters of a call that a question shows."""
 SHOWN_LINES = 16
 """Of code, before it is run."""
 _ACTS = {
@@ -96,4 +98,4 @@ def ask_words(question: ToolQuestion) -> str:
     if question.call.name == "run_python":
         return "Let the model run this Python? It reaches no file and no network."
     goes_to = f" This goes to {question.permission.goes_to}." if question.permission.goes_to else ""
-    return f"Let the model {act} {one_line(_given(question.call), 300)}?{goes_to}"
+    return f"Let the model {act} {one_line(_given(question.call), 2 * SHOWN)}?{goes_to}"

@@ -28,6 +28,7 @@ from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.offered_tools import FETCH_URL, WEB_SEARCH
 from kvchat.prompt.tools import Permission
 from kvchat.sanitize import one_line
+from kvchat.text.tools import SHOWN
 
 LARGEST = 2 << 20
 """Bytes of a page."""
@@ -48,6 +49,7 @@ class FetchUrl:
         self._resolver = resolver
 
     def permission(self, given: Mapping[str, Any]) -> Permission:
+        _must_be_shown(given["url"])
         return Permission(FETCH_URL.name, _target(given["url"])[0].host)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
@@ -81,6 +83,12 @@ class FetchUrl:
             if _target(url)[0].host.removeprefix("www.") != asked.removeprefix("www."):
                 raise ToolError(f"The page is at {one_line(url, 300)} now: call fetch_url with that.")
         raise ToolError(f"{one_line(url, 200)} leads from one address to the next.")
+
+
+def _must_be_shown(text: str) -> None:
+    """Raises ToolError for what is too long to be shown whole to the user who is asked: its end would go out unseen."""
+    if len(text) > SHOWN:
+        raise ToolError(f"This has more than {SHOWN:,} characters, and nothing longer goes out.")
 
 
 def is_public(address: str) -> bool:
@@ -140,7 +148,8 @@ class WebSearch:
         settings = self._settings()
         goes_to = "Brave" if settings.brave_key_env else "DuckDuckGo and others (ddgs)"
         if settings.searxng_url:
-            goes_to = _asked_of(parse_base_url, settings.searxng_url).host
+            goes_to = settings.searxng_url
+        _must_be_shown(given["query"])
         return Permission(WEB_SEARCH.name, goes_to=goes_to)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
@@ -159,13 +168,6 @@ class WebSearch:
         return [
             ContextBlock(PASSAGE, f"{title}, {url}", f"{url}\n{words}", url) for title, url, words in found[:RESULTS]
         ]
-
-
-def _asked_of(parse: Callable[[str], BaseUrl], url: str) -> BaseUrl:
-    try:
-        return parse(url)
-    except BackendError as error:
-        raise ToolError(error.sentence) from None
 
 
 async def _searxng(url: str, query: str) -> list[Result]:
