@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any, TextIO, cast
 
 from kvchat.plain.chat import Typed
+from kvchat.plain.signals import SIGNALS
 from kvchat.text.format import counted
 
 PROMPT, MORE = "You: ", "More: "
@@ -140,12 +142,17 @@ class Lines:
         self._readline.set_startup_hook(
             partial(self._readline.insert_text, text) if text else partial(self._drawn.append, True)
         )
+        # A write that a signal interrupts is not made again: what was typed would not be seen. Its wait is, all the same.
+        for number in SIGNALS:
+            signal.siginterrupt(number, False)
         try:
             self._entered.extend(map(input, (prompt,)))
             return self._entered[-1]
-        except SystemError as error:  # it runs the handler of a further signal while what the first one raised is set
-            raise error.__cause__ or error from None
+        except SystemError:  # it ran the handler of a further signal while the interrupt of the first one was set
+            raise KeyboardInterrupt from None
         finally:
+            for number in SIGNALS:
+                signal.siginterrupt(number, True)
             self._drawn = []
             self._readline.set_startup_hook(None)
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
@@ -264,6 +264,8 @@ class _Desk:
         """Lines that are asked for while something is done; None: that is done."""
         self._is_reading = False
         """Whether a signal ends the reading; once, then it is over."""
+        self._ended_by: type[Exception] | type[KeyboardInterrupt] = KeyboardInterrupt
+        """What a signal that ends the reading means. Of what its handler raises, readline may leave a mere interrupt."""
         self._is_ended = False
         """Whether the system wants an end."""
         self._is_kept = False
@@ -322,6 +324,7 @@ class _Desk:
     def _read(self, read: Callable[[], T]) -> T:
         assert self.mode is not None
         self._lines.begin()
+        self._ended_by = KeyboardInterrupt
         self._is_reading = True  # before the looks at what came: a signal that comes after them ends the reading
         try:
             if self._is_ended:
@@ -329,6 +332,8 @@ class _Desk:
             if asyncio.run_coroutine_threadsafe(self.mode.taken_press(), self._loop).result():
                 raise KeyboardInterrupt
             return read()
+        except KeyboardInterrupt:
+            raise self._ended_by from None
         finally:
             self._is_reading = self._is_kept = False
 
@@ -342,8 +347,7 @@ class _Desk:
     def interrupted(self) -> None:
         """Ctrl+C."""
         if self._is_reading:
-            self._is_reading = False
-            raise Dropped if self._lines.is_written_in else KeyboardInterrupt
+            self._end_reading(Dropped if self._lines.is_written_in else KeyboardInterrupt)
         self._stop()
 
     def ended(self) -> None:
@@ -351,10 +355,14 @@ class _Desk:
         self._is_ended = True
         self.look()
         if self._is_reading:
-            self._is_reading = False
-            raise _Left
+            self._end_reading(_Left)
         if self.mode is not None and not self.is_leaving:
             self._loop.call_soon_threadsafe(self.mode.leave)
+
+    def _end_reading(self, by: type[Exception] | type[KeyboardInterrupt]) -> NoReturn:
+        self._is_reading = False
+        self._ended_by = by
+        raise KeyboardInterrupt
 
     def _stop(self) -> None:
         if self.mode is not None and not self.is_leaving:

@@ -20,6 +20,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 """With these the system, or the window, asks for an end."""
 WAKING = signal.SIGURG
 """Ends a wait of the main thread, and nothing else: without a handler it is ignored."""
+SIGNALS = (INTERRUPT, *ENDING, WAKING)
 WAKES_S = 0.05
 """Seconds until the main thread is woken, and once more: it may have been about to wait again."""
 
