@@ -89,7 +89,7 @@ async def ends(terminal: Terminal, end: str, is_stored: Callable[[], bool]) -> N
             assert await terminal.ended() == 0, terminal.last_words
         case "new":
             await terminal.press(CTRL_N)
-            await terminal.shows("ready")
+            await until(is_stored)
             terminal.process.kill()
             await terminal.ended()
         case "closed":
