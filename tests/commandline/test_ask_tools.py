@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ async def test_without_a_yes_nothing_is_read_and_it_is_said_how_to_allow_it(run,
     ("options", "words"),
     [
         (("-c", "--tools", "files"), "--tools is for a new conversation"),
-        (("--allow", "shell"), "there is no tool shell"),
+        (("--allow", "shell"), "There is no tool shell"),
     ],
 )
 async def test_an_option_that_would_do_nothing_is_refused(run, options: tuple[str, ...], words: str) -> None:
@@ -75,3 +76,22 @@ async def test_an_unknown_tool_is_said_before_anything_is_sent(run) -> None:
         known = ", ".join([*GROUPS, *DEFINITIONS])
         assert done.err == f"kvchat: There is no tool shell. They are {known}.\n"
         assert not server.posts
+
+
+@pytest.mark.process
+async def test_the_program_of_a_server_needs_a_yes_of_its_own(run, own_folders: Path) -> None:
+    server_line = {"command": sys.executable, "args": [str(Path(__file__).parent.parent / "mcp_box.py")]}
+    file = own_folders / "config" / "mcp.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"mcpServers": {"box": server_line}}))
+    ask = ("ask", "--no-stdin", "--tools", "box")
+    async with ToyServer() as server:
+        server.on_chat(calls('{"text": "lamp"}', name="box__say"), tokens("Lamp.", prompt=60))
+        done = await run("--base-url", server.url, *ask, "What?")
+        assert done.status == 1 and "mcp_box.py\n" in done.err
+        assert done.err.endswith("Not started, for want of your yes. To allow it in this run: --allow box\n")
+        assert not server.posts
+        done = await run("--base-url", server.url, *ask, "--allow", "box", "What?")
+        assert (done.status, done.out) == (0, "Lamp.\n")
+        assert "lamp 1" in json.dumps(server.chats[-1].json)
+        assert (await run("--base-url", server.url, *ask, "What?")).status == 1, "it was for that run"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from plain_kit import plain
 
 from kvchat.commands.actions import ACTIONS
+from kvchat.config import Settings
 from kvchat.plain.commands import ELSEWHERE, OWN
 from kvchat.plain.run import First
 from toyserver import ToyServer, calls, error, tokens
@@ -338,3 +341,21 @@ async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatc
             said = await run.type("/read 7")
             assert said == "7. Called read_file: a.txt:\nThe user did not allow this call.\n"
             assert (await run.type("/tools none")) == "The model has no tools in this conversation.\n"
+
+
+@pytest.mark.process
+async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    box = str(Path(__file__).parent.parent / "mcp_box.py")
+    file.write_text(json.dumps({"mcpServers": {"box": {"command": sys.executable, "args": [box]}}}))
+    async with ToyServer() as server:
+        server.on_chat(calls('{"text": "lamp"}', name="box__say"), tokens("Lamp.", prompt=60))
+        async with plain(server.url, settings=Settings(mcp_file=str(file))) as run:
+            assert "files, documents, web, python, box, none." in await run.type("/tools")
+            assert (await run.type("/tools box", "n")).endswith("Not done.\n")
+            said = await run.type("/tools box", "y")
+            assert "mcp_box.py\nIt is the MCP server box. It runs as you do" in said
+            assert "box__say in this conversation; each call is asked for first.\n" in said
+            said = await run.type("What now?", "y")
+            assert "Let the model call box__say with lamp? This goes to the program box. y this once" in said
+            assert "Answer:\nLamp.\n" in said

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from pathlib import Path
 
 import pytest
 from app_kit import Drive, Driven
 
+from kvchat.config import Settings
 from kvchat.prompt.message import State
 from toyserver import ToyServer, Visit, calls, tokens
 
@@ -145,3 +148,35 @@ async def test_a_new_conversation_begins_with_the_tools_that_are_named(drive: Dr
         await app.until(lambda: app.noticed("is asked for again"))
         await app.command("/new shell")
         await app.until(lambda: app.noticed("There is no tool shell."))
+
+
+@pytest.mark.process
+async def test_a_program_of_yours_is_asked_for_by_its_command_line(
+    drive: Drive, server: ToyServer, tmp_path: Path
+) -> None:
+    box = str(Path(__file__).parent.parent / "mcp_box.py")
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"box": {"command": sys.executable, "args": [box, "noise"]}}}))
+    server.on_chat(calls('{"text": "lamp"}', name="box__say"), tokens("It says lamp.", prompt=60))
+    async with drive(settings=Settings(mcp_file=str(file))) as app:
+        await app.command("/new box")
+        await app.until(lambda: app.noticed("The tools of box are not known yet"))
+        await app.command("/tools")
+        await app.opens("ToolsScreen")
+        assert "[ ] box" in app.prose and "MCP: " in app.prose
+        await app.press("end", "up", "enter", "end", "enter")
+        await app.opens("ConfirmScreen")
+        assert "Start this program?" in app.prose and "mcp_box.py noise" in app.prose
+        await app.press("n")
+        await app.until(lambda: "Start this program?" not in app.prose)
+        assert app.conversation.tools == ()
+        await app.command("/tools box")
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.until(lambda: "box__say" in app.conversation.tools)
+        await asked(app)
+        assert "Let the model call box__say with lamp? This goes to the program box." in app.prose
+        await app.press("c")
+        await app.until(lambda: app.said[-1] == "It says lamp.")
+        await app.settled()
+        assert "box__say: lamp" in app.prose

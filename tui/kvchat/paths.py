@@ -61,6 +61,11 @@ class Paths(Struct, frozen=True):
         return self.config.parent / "snippets"
 
     @property
+    def mcp_servers(self) -> Path:
+        """The file of MCP servers where the settings name none, next to the settings file."""
+        return self.config.parent / "mcp.json"
+
+    @property
     def log(self) -> Path:
         """The log file that a report suggests; nothing is logged unless --log asks for it."""
         return self.data / "kvchat.log"

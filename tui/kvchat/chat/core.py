@@ -5,9 +5,9 @@ caches.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.speeds import PrefillSpeeds
@@ -18,6 +18,9 @@ from kvchat.chat.ground import Clock, Ground
 from kvchat.chat.server.servers import Servers
 from kvchat.config import Settings
 from kvchat.store import HeadMoved, Store
+
+if TYPE_CHECKING:
+    from kvchat.chat.tools.mcp_servers import McpServers
 
 
 class Core(Ground):
@@ -35,6 +38,7 @@ class Core(Ground):
         lanes: Path | None,
         one_server: bool,
         model: str,
+        mcp_file: Path | None,
     ) -> None:
         """As `ChatService`."""
         super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock)
@@ -45,6 +49,19 @@ class Core(Ground):
         self.branch_requests = BranchRequests(self, self.conversations, self.servers)
         self.speeds = PrefillSpeeds(self, self.conversations, self.servers)
         self.tracker = CacheTracker(self, self.conversations, self.servers, self.branch_requests, self.speeds)
+        self._mcp_file = mcp_file
+
+    @cached_property
+    def mcp(self) -> McpServers:
+        """The user's MCP servers, looked at when a name is none of kvchat's own tools."""
+        from kvchat.chat.tools.mcp_servers import McpServers
+
+        return McpServers(self, self._mcp_file)
+
+    async def end_tools(self) -> None:
+        """End the programs of MCP servers."""
+        if "mcp" in vars(self):
+            await self.mcp.aclose()
 
 
 class Acting(Protocol):

@@ -89,12 +89,13 @@ class ChatService:
         memories: Callable[[], Memories | None] | None = None,
         memory_is_untouched: Callable[[], bool] = lambda: False,
         library: Callable[[], Library | None] | None = None,
+        mcp_file: Path | None = None,
     ) -> None:
         """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats.
         `one_server`: every conversation goes to the server of the settings, whatever it was begun on; `model`: and asks
-        for this one. `memories`,
-        `library` are opened when they are first needed; None, and in an incognito run: there are none.
-        `memory_is_untouched`: whether nothing was ever remembered, so that a question need not have it opened."""
+        for this one. `memories`, `library` are opened when they are first needed; None, and in an incognito run: there
+        are none. `mcp_file`: that of MCP servers where the settings name none. `memory_is_untouched`: whether nothing
+        was ever remembered, so that a question need not have it opened."""
         self.store, self.incognito, self.clock = store, incognito, clock
         self.core = core = Core(
             store,
@@ -106,6 +107,7 @@ class ChatService:
             lanes=lanes,
             one_server=one_server,
             model=model,
+            mcp_file=mcp_file,
         )
         self.events, self.writer = core.events, core.writer
         self.conversations, self.servers = core.conversations, core.servers
@@ -413,6 +415,7 @@ class ChatService:
             self.stop_all,
             self.jobs.aclose,
             self._rest,
+            self.core.end_tools,
             self.tracker.note_states,
             self.servers.links.aclose,
             self.vectors.aclose,

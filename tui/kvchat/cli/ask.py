@@ -24,19 +24,19 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent, ToolAsked
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, OutsideError
+from kvchat.chat.question.mentions import NOTHING
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.cli import choosing_options
+from kvchat.cli.ask_consent import agree_to_programs, allow_calls, ask_about_calls, prepared
 from kvchat.cli.plain_output import Printer, width_of
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices, tell_notice
 from kvchat.config.option import OptionKind, UnfitError, fitted, from_text, json_table
@@ -51,12 +51,12 @@ from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Message, Node, Role, State, has_end_only, tools_of
 from kvchat.prompt.request import Parameters, merged
-from kvchat.sanitize import clean, one_line
+from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.options import changed_words, reserved_words
 from kvchat.text.servers import fallback_words
-from kvchat.text.tools import ask_words, code_lines, decided, letters, shown_call
+from kvchat.text.tools import shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow",
         metavar="NAMES",
-        type=_permissions,
+        type=_names,
         default=(),
         help="carry out calls of these tools without asking: read_file, or read_file:FOLDER",
     )
@@ -138,16 +138,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
-
-
-def _permissions(text: str) -> tuple[str, ...]:
-    from kvchat.prompt.offered_tools import DEFINITIONS
-
-    names = _names(text)
-    for name in names:
-        if name.partition(":")[0] not in DEFINITIONS:
-            raise argparse.ArgumentTypeError(f"there is no tool {name}; they are {', '.join(DEFINITIONS)}")
-    return names
 
 
 def _several(text: str) -> int:
@@ -339,58 +329,6 @@ def _say(text: str) -> None:
         print(f"kvchat: {text}", file=sys.stderr, flush=True)
 
 
-async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
-    """The question when all that it needs is there: the user's word on files from outside. Raises ChatError and
-    CommandError."""
-    mentions = question.meant is not NOTHING and "@" in question.text
-    if not mentions:
-        return question
-    found = await service.retrieval.retrieve(conversation.id, question.text, search=False, meant=question.meant)
-    if not found.outside:
-        return question
-    error = OutsideError(found.outside)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandError(f"{error} To send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE")
-    print(*error.sentences, sep="\n", file=sys.stderr)
-    print(f"Send {'them' if len(error.paths) > 1 else 'it'}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if (await _line()).strip().lower() not in ("y", "yes"):
-        raise CommandError("Nothing was sent.")
-    return replace(question, meant=replace(question.meant, agreed=frozenset(error.paths)))
-
-
-def ask_about_calls(service: ChatService) -> None:
-    """Ask for the user's word on calls of tools, where they sit at a terminal; else only what was allowed is done."""
-    service.tools.can_ask = sys.stdin.isatty() and sys.stderr.isatty()
-
-    async def ask(id: str) -> None:
-        question = service.tools.waiting[id]
-        keys = letters(service.tools.choices)
-        print(*map(clean, code_lines(question)), sep="\n", file=sys.stderr)
-        print(f"{ask_words(question)} [{keys}] ", end="", file=sys.stderr, flush=True)
-        service.tools.decide(id, decided(await _line()))
-
-    def on_event(event: ServiceEvent) -> None:
-        if isinstance(event, ToolAsked) and event.conversation in service.tools.waiting:
-            service.core.in_background(ask(event.conversation))
-
-    service.events.subscribe(on_event)
-
-
-async def _line() -> str:
-    """The next line from the terminal. The thread that waits for it holds up nothing when Ctrl+C ends this."""
-    loop = asyncio.get_running_loop()
-    came, lines = asyncio.Event(), list[bytes]()
-
-    def read() -> None:
-        lines.append(os.read(sys.stdin.fileno(), 1024))
-        with suppress(RuntimeError):  # the loop is closed by now
-            loop.call_soon_threadsafe(came.set)
-
-    Thread(target=read, name="kvchat-consent", daemon=True).start()
-    await came.wait()
-    return lines[0].decode(errors="replace")
-
-
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
@@ -415,7 +353,8 @@ async def ask(
         asked = replace(asked, text=filled(persona.first_message, asked.text), calls=not args.no_tools)
     service.events.subscribe(_tell_fallback)
     service.servers.is_brief = True
-    service.tools.give(args.allow)
+    await allow_calls(service, args.allow)
+    await agree_to_programs(service, args.tools or ())
     conversation = await _conversation(service, args, persona, answered=asked is None)
     if tools_of(conversation.path()):
         service.servers.is_brief = False  # several requests may follow

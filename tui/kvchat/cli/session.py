@@ -125,6 +125,7 @@ class Session(Struct, frozen=True):
             memories=memories,
             memory_is_untouched=is_untouched,
             library=library,
+            mcp_file=places.mcp_servers,
             one_server=self._has_one_server(),
             model=self._given_model(),
         )

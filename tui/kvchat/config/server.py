@@ -83,10 +83,8 @@ def _variable(value: str) -> str | None:
 
 
 def tool_name(name: str) -> str | None:
-    """The check of a tool's or a group's name."""
-    from kvchat.prompt.offered_tools import unknown_tool
-
-    return unknown_tool(name)
+    """The check of a tool's or a group's name. Those of MCP servers are known by their file alone."""
+    return None if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name.strip()) else "must be the name of a tool or of a group"
 
 
 def command(value: str) -> str | None:

@@ -218,10 +218,15 @@ class Settings:
         example="Answer briefly.",
     )
     tools: tuple[str, ...] | None = texts(
-        "The tools that the model may call in new conversations: files, documents, web, python. Each call is asked "
-        "for first. They stand at the head of every prompt of such a conversation.",
+        "The tools that the model may call in new conversations: files, documents, web, python, or an MCP server of "
+        "yours. Each call is asked for first. They stand at the head of every prompt of such a conversation.",
         tool_name,
         example=("files", "documents"),
+    )
+    mcp_file: str = text(
+        "",
+        "The file of your MCP servers, as other programs have it (mcpServers). Empty: mcp.json beside the settings.",
+        example="~/.cursor/mcp.json",
     )
     editor: str = text(
         "", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command, example="nano"

@@ -37,7 +37,7 @@ from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
-from kvchat.text.tools import shown_call
+from kvchat.text.tools import STARTS, program_lines, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
@@ -260,6 +260,15 @@ class PlainChat:
         """Whether the user agrees to the price of an act; a small one is not asked about."""
         price = await self.service.prices.exact(self.id, act, node, text, options)
         return not price.worth_asking or await self.speaker.agreed(title or TITLES[act], price_lines(price, act))
+
+    async def may_start(self, names: Sequence[str]) -> bool:
+        """Whether the programs behind these names of tools may be started: each is asked for once. Raises ChatError."""
+        mcp = self.service.core.mcp
+        for name, server in mcp.to_agree(names).items():
+            if not await self.speaker.agreed(STARTS, program_lines(name, server.shown)):
+                return False
+            await mcp.agree(server)
+        return True
 
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""

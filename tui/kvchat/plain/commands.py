@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from kvchat.chat.conversations.new_conversations import named_tools
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
@@ -462,15 +461,16 @@ class Commands:
         service, names = self._chat.service, words.replace(",", " ").split()
         if not names:
             self._say(tools_sentence(self._chat.conversation.tools))
-            self._say(
-                f"/tools NAMES changes them: {', '.join(GROUPS)}, none. /tools forget takes back what you allowed."
-            )
+            known = ", ".join([*GROUPS, *service.core.mcp.configured()])
+            self._say(f"/tools NAMES changes them: {known}, none. /tools forget takes back what you allowed.")
         elif names == ["forget"]:
             await service.tools.forget()
             self._say(FORGOTTEN)
         else:
             names = [] if names == ["none"] else names
-            named_tools(names)
+            if not await self._chat.may_start(names):
+                return
+            await service.branches.can_have(self._chat.id, names)
             if await self._chat.agreed("tools", text=" ".join(names)):
                 await service.branches.set_tools(self._chat.id, names)
                 self._say(tools_sentence(self._chat.conversation.tools))

@@ -142,7 +142,7 @@ class Lines:
         self._readline.set_startup_hook(
             partial(self._readline.insert_text, text) if text else partial(self._drawn.append, True)
         )
-        # A write that a signal interrupts is not made again: what was typed would not be seen. Its wait is, all the same.
+        # A write that a signal interrupts would not be made again, and what is typed not seen. Waits end all the same.
         for number in SIGNALS:
             signal.siginterrupt(number, False)
         try:

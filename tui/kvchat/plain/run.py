@@ -265,7 +265,7 @@ class _Desk:
         self._is_reading = False
         """Whether a signal ends the reading; once, then it is over."""
         self._ended_by: type[Exception] | type[KeyboardInterrupt] = KeyboardInterrupt
-        """What a signal that ends the reading means. Of what its handler raises, readline may leave a mere interrupt."""
+        """What a signal that ends the reading means: readline may leave a mere interrupt of what its handler raises."""
         self._is_ended = False
         """Whether the system wants an end."""
         self._is_kept = False

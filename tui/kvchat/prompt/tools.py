@@ -27,13 +27,11 @@ class ToolDefinition(Struct, frozen=True):
 
     name: str
     description: str
-    properties: Mapping[str, Mapping[str, object]]
-    """Its arguments: a JSON schema each."""
-    required: tuple[str, ...] = ()
+    parameters: Mapping[str, Any]
+    """Its arguments: the JSON schema of an object."""
 
     def wire(self) -> dict[str, object]:
-        schema = {"type": "object", "properties": dict(self.properties), "required": list(self.required)}
-        function = {"name": self.name, "description": self.description, "parameters": schema}
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
 

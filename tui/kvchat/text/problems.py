@@ -224,6 +224,9 @@ class ChatProblem(StrEnum):
     # conversations
     EMPTY = "This conversation is empty; there is nothing to tag."
     NO_TOOL = "There is no tool {name}. They are {known}."
+    TOOL_SERVERS = "{why}"
+    TOOLS_NOT_LISTED = "The tools of {name} are not known yet: /tools {name} shows its command line and asks it."
+    TOOL_SERVER_FAILED = "The MCP server {name} gives no tools: {why}"
     NO_TOOLS = (
         "{model} has no tools: its chat template has no place for them. Begin a conversation without tools, or choose "
         "another model."

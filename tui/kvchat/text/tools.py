@@ -57,6 +57,18 @@ def letters(choices: Collection[Decision]) -> str:
     return ", ".join(f"{letter} {DECISIONS[one]}" for letter, one in LETTERS.items() if one in choices) + ", n no"
 
 
+STARTS = "Start this program?"
+
+
+def program_lines(name: str, shown: str) -> list[str]:
+    """What is shown before the program of an MCP server is started for the first time."""
+    return [
+        shown,
+        f"It is the MCP server {name}. It runs as you do, with your files and your network, until kvchat ends. You are "
+        "asked again if its command line changes.",
+    ]
+
+
 FORGOTTEN = "What you had allowed for always, and in conversations, is asked for again."
 
 

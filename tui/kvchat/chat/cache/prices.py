@@ -17,12 +17,12 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
+from kvchat.chat.tools.named import named_tools
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import Node, Role, system_message, with_tools
-from kvchat.prompt.offered_tools import tools_named
 from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
@@ -157,7 +157,11 @@ class Prices:
         """What these tools add to the head of a conversation's prompts, about."""
         if not names:
             return Price(0)
-        tokens = self._sizes.estimate(self._core.conversations.loaded[id]).of([tools_named(names)])
+        try:
+            tools = named_tools(self._core, names)
+        except ChatError:  # not listed yet
+            return Price(None)
+        tokens = self._sizes.estimate(self._core.conversations.loaded[id]).of([tools])
         return price(tokens, self._core.speeds.fit(id), exact=False)
 
     async def _path_after(
@@ -172,7 +176,7 @@ class Prices:
             branch = under_system(tree, head, system_message(text, before.blocks, before.tools), 0.0)
             return list(branch.nodes)
         if act == "tools":
-            named = tools_named(text.split())
+            named = named_tools(self._core, text.split())
             return list(under_system(tree, head, with_tools(conversation.path()[0].message, named), 0.0).nodes)
         if node_id is None or node_id not in tree:
             return None

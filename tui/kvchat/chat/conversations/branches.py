@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from kvchat.cache.causes.evidence import Change
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.new_conversations import named_tools
 from kvchat.chat.conversations.shared import Head
 from kvchat.chat.core import Core, on_newest
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.question.mentions import asked_as
+from kvchat.chat.tools.named import listed_tools
 from kvchat.prompt.branching import Branch, under_system, without_turn
 from kvchat.prompt.message import Message, Role, new_id, system_message, with_tools
 from kvchat.prompt.tags import own
@@ -126,12 +126,12 @@ class Branches:
     async def set_tools(self, id: str, names: Sequence[str]) -> None:
         """Other tools: a new branch below a new system message. The old branch stays. Raises ChatError."""
         conversation = self._core.conversations.free(id)
-        tools = self.can_have(id, names)
+        tools = await self.can_have(id, names)
         await self._begin_with(conversation, with_tools(conversation.path()[0].message, tools), "tools")
 
-    def can_have(self, id: str, names: Sequence[str]) -> bytes:
+    async def can_have(self, id: str, names: Sequence[str]) -> bytes:
         """The tools of these names, where a conversation's server has any. Raises ChatError."""
-        tools, info = named_tools(names), self._core.servers.link(id).info
+        tools, info = await listed_tools(self._core, names), self._core.servers.link(id).info
         if tools and info is not None and info.takes_tools is False:
             raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
         return tools

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
+from kvchat.chat.events import Noticed
 from kvchat.chat.server.link import Link
+from kvchat.chat.tools.named import listed_tools, named_tools
 from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import (
@@ -52,7 +54,7 @@ class NewConversations:
             instructions = own or self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
         server, servers = self.server_of(persona), self._core.servers
         link = servers.links.at(server)
-        message = trunk or system_message(instructions, tools=self._tools(link, persona, tools))
+        message = trunk or system_message(instructions, tools=await self._tools(link, persona, tools))
         model, parameters = "", servers.first_parameters(link)
         if persona is not None:
             _must_have(link, persona)
@@ -66,20 +68,26 @@ class NewConversations:
         )
         return await self._core.conversations.insert(record, [root])
 
-    def _tools(self, link: Link, persona: Persona | None, names: Sequence[str] | None) -> bytes:
-        """The tools that a conversation begins with; those of the settings only where its server has some. Raises
-        ChatError."""
-        if names is None and persona is not None:
-            names = persona.tools
-        is_wanted, usual = names is not None, link.connector.server.tools
-        if names is None:
-            names = self._core.settings.tools if usual is None else usual
-        tools = named_tools(names or ())
-        if link.info is None or link.info.takes_tools is not False:
+    async def _tools(self, link: Link, persona: Persona | None, names: Sequence[str] | None) -> bytes:
+        """The tools that a conversation begins with. Those that are asked for must be there; a usual one that is not is
+        left out, and that is said. Raises ChatError."""
+        has_none = link.info is not None and link.info.takes_tools is False
+        if names is not None:
+            tools = await listed_tools(self._core, names)
+            if tools and has_none and link.info is not None:
+                raise ChatError(ChatProblem.NO_TOOLS, model=one_line(link.info.model, 60))
             return tools
-        if is_wanted and tools:
-            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(link.info.model, 60))
-        return b""
+        for usual in (persona.tools if persona is not None else None, link.connector.server.tools):
+            names = usual if names is None else names
+        names = (self._core.settings.tools or ()) if names is None else names
+        had = []
+        for name in () if has_none else names:
+            try:
+                named_tools(self._core, [name])
+                had.append(name)
+            except ChatError as error:
+                self._core.events.tell(Noticed(str(error), "warning"))
+        return named_tools(self._core, had)
 
     def server_of(self, persona: Persona | None) -> str:
         """The name of the server that a conversation begins with: the persona's, but where this run was given one.
@@ -118,19 +126,6 @@ class NewConversations:
     def _is_written_in(self, id: str) -> bool:
         store = self._core.store
         return bool(store.draft(id) or store.queue.of(id))
-
-
-def named_tools(names: Sequence[str]) -> bytes:
-    """The tools of these names and groups. Raises ChatError."""
-    if not names:
-        return b""
-    from kvchat.prompt.offered_tools import DEFINITIONS, GROUPS, tools_named
-
-    try:
-        return tools_named(names)
-    except KeyError as error:
-        known = ", ".join([*GROUPS, *DEFINITIONS])
-        raise ChatError(ChatProblem.NO_TOOL, name=one_line(error.args[0], 40), known=known) from None
 
 
 def _must_have(link: Link, persona: Persona) -> None:

@@ -120,10 +120,10 @@ class ToolSteps:
         name = one_line(call.name, 40)
         if call.name not in offered:
             return CallOutcome(f"There is no tool {name}. The tools are: {', '.join(offered)}.")
-        tool, definition = self._tool(call.name), DEFINITIONS.get(call.name)
-        if tool is None or definition is None:
+        tool, own = self._tool(call.name), DEFINITIONS.get(call.name)
+        if tool is None:
             return CallOutcome(f"The tool {name} is not available now.")
-        if wrong := unfit(definition, given):
+        if own is not None and (wrong := unfit(own, given)):
             return CallOutcome(wrong)
         begun = False
         try:
@@ -152,7 +152,7 @@ class ToolSteps:
             self._core.events.tell(AnswerProgressed(conversation.id, live.node))
 
     def _tool(self, name: str) -> Tool | None:
-        """What carries out the calls of a tool, built when it is first called; None: it is gone."""
+        """What carries out the calls of a tool, kvchat's own built when it is first called; None: it is gone."""
         if name not in self._tools:
             if name == "read_file":
                 from kvchat.chat.tools.files import ReadFile
@@ -174,7 +174,9 @@ class ToolSteps:
                 from kvchat.chat.tools.web import WebSearch
 
                 self._tools[name] = WebSearch(lambda: self._core.settings.web)
-        return self._tools.get(name)
+            else:
+                return self._core.mcp.tool(name)  # the file may have changed
+        return self._tools[name]
 
     async def _stored(
         self, task: AnswerTask, conversation: OpenConversation, path: Sequence[Node], blocks: Sequence[ContextBlock]

@@ -11,6 +11,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
 from kvchat.prompt.tools import Permission, ToolDefinition
+from kvchat.text.tools import SHOWN
 
 _TYPES = {"string": str, "integer": int}
 
@@ -38,14 +39,20 @@ class Tool(Protocol):
         """What it gives. Raises ToolError."""
 
 
+def must_be_shown(text: str) -> None:
+    """Raises ToolError for what is too long to be shown whole to the user who is asked: its end would go out unseen."""
+    if len(text) > SHOWN:
+        raise ToolError(f"This has more than {SHOWN:,} characters, and nothing longer goes out.")
+
+
 def unfit(definition: ToolDefinition, given: Mapping[str, Any]) -> str:
     """What is wrong with the arguments of a call, as a sentence; empty: nothing. What is not known is passed over, for
     models invent arguments."""
-    for name in definition.required:
+    for name in definition.parameters["required"]:
         if name not in given:
             return f"{definition.name} needs the argument {name}."
     for name, value in given.items():
-        kind = str(definition.properties.get(name, {}).get("type", ""))
+        kind = str(definition.parameters["properties"].get(name, {}).get("type", ""))
         if kind and (not isinstance(value, _TYPES[kind]) or isinstance(value, bool)):
             return f"The argument {name} of {definition.name} must be of the type {kind}."
     return ""

@@ -21,14 +21,13 @@ from kvchat.backends.dialect import BackendError
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
 from kvchat.backends.http.transport import Exchange
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.tools.tool import ToolError
+from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.config.settings import WebSettings
 from kvchat.documents.errors import FileUnreadableError
 from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.offered_tools import FETCH_URL, WEB_SEARCH
 from kvchat.prompt.tools import Permission
 from kvchat.sanitize import one_line
-from kvchat.text.tools import SHOWN
 
 LARGEST = 2 << 20
 """Bytes of a page."""
@@ -49,7 +48,7 @@ class FetchUrl:
         self._resolver = resolver
 
     def permission(self, given: Mapping[str, Any]) -> Permission:
-        _must_be_shown(given["url"])
+        must_be_shown(given["url"])
         return Permission(FETCH_URL.name, _target(given["url"])[0].host)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
@@ -83,12 +82,6 @@ class FetchUrl:
             if _target(url)[0].host.removeprefix("www.") != asked.removeprefix("www."):
                 raise ToolError(f"The page is at {one_line(url, 300)} now: call fetch_url with that.")
         raise ToolError(f"{one_line(url, 200)} leads from one address to the next.")
-
-
-def _must_be_shown(text: str) -> None:
-    """Raises ToolError for what is too long to be shown whole to the user who is asked: its end would go out unseen."""
-    if len(text) > SHOWN:
-        raise ToolError(f"This has more than {SHOWN:,} characters, and nothing longer goes out.")
 
 
 def is_public(address: str) -> bool:
@@ -149,7 +142,7 @@ class WebSearch:
         goes_to = "Brave" if settings.brave_key_env else "DuckDuckGo and others (ddgs)"
         if settings.searxng_url:
             goes_to = settings.searxng_url
-        _must_be_shown(given["query"])
+        must_be_shown(given["query"])
         return Permission(WEB_SEARCH.name, goes_to=goes_to)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:

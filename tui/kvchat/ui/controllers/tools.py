@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tools import Decision
+from kvchat.sanitize import one_line
 from kvchat.text.prices import in_brief
-from kvchat.text.tools import FORGOTTEN, TOOL_GROUPS, WAITS, answer_words, ask_words, code_lines, tools_sentence
+from kvchat.text.tools import (
+    FORGOTTEN,
+    STARTS,
+    TOOL_GROUPS,
+    WAITS,
+    answer_words,
+    ask_words,
+    code_lines,
+    program_lines,
+    tools_sentence,
+)
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
@@ -36,11 +47,11 @@ class ToolController:
             await self._service.tools.forget()
             workspace.say(FORGOTTEN)
             return
-        names = [] if names == ["none"] else names or await self._chosen(id)
-        if names is None:
-            return
         try:
-            branches.can_have(id, names)
+            names = [] if names == ["none"] else names or await self._chosen(id)
+            if names is None or not await self.may_start(names):
+                return
+            await branches.can_have(id, names)
         except ChatError as error:
             workspace.say(str(error), "warning")
             return
@@ -52,9 +63,25 @@ class ToolController:
         from kvchat.ui.screens.tools import ToolsScreen
 
         there, prices = self.workspace.conversation.tools, self._service.prices
+        servers = self._service.core.mcp.configured()
         chosen = [name for name, group in GROUPS.items() if any(one.name in there for one in group)]
+        chosen += [name for name in servers if any(one.startswith(f"{name}__") for one in there)]
         groups = [(name, TOOL_GROUPS[name]) for name in GROUPS]
+        groups += [(name, one_line(f"MCP: {server.shown}", 60)) for name, server in servers.items()]
         return await self.workspace.ask(ToolsScreen(groups, chosen, lambda names: in_brief(prices.of_tools(id, names))))
+
+    async def may_start(self, names: Sequence[str]) -> bool:
+        """Whether the programs behind these names of tools may be started: each is asked for once. Raises ChatError."""
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+
+        mcp = self._service.core.mcp
+        for name, server in mcp.to_agree(names).items():
+            choices: list[Choice[bool]] = [("y", "Start it, now and later", True), ("n", "No", False)]
+            lines = program_lines(name, server.shown)
+            if not await self.workspace.ask(ConfirmScreen(STARTS, lines, choices)):
+                return False
+            await mcp.agree(server)
+        return True
 
     def asked(self, id: str) -> None:
         """A call waits for the user's word, or waits no longer."""

@@ -1,0 +1,182 @@
+"""The tools of MCP servers in conversations: what is offered stays, whatever becomes of the server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import Noticed
+from kvchat.chat.question import Question
+from kvchat.chat.tools.tool import ToolError
+from kvchat.config import Settings, changed
+from kvchat.prompt.context import guarded
+from toyserver import ToyServer, calls, tokens
+
+pytestmark = pytest.mark.process
+BOX = str(Path(__file__).parent.parent / "mcp_box.py")
+SAY = '{"text": "lamp"}'
+
+
+class File:
+    """The file of MCP servers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def has(self, *modes: str, name: str = "box") -> None:
+        """One server, the small one, in these modes."""
+        server = {"command": sys.executable, "args": [BOX, *modes]}
+        self.path.write_text(json.dumps({"mcpServers": {name: server}}))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    made = File(tmp_path / "mcp.json")
+    made.has()
+    return made
+
+
+@pytest.fixture
+def begun(make, server: ToyServer, file: File):
+    """Makes services, as restarts do, that agree to the programs of the file and to their calls."""
+
+    async def begun(agrees: bool = True, **options: object):
+        service = make(server.url, mcp_file=file.path, **options)
+        for one in service.core.mcp.to_agree(["box"]).values() if agrees else ():
+            await service.core.mcp.agree(one)
+        service.tools.give(["box"] if agrees else [])
+        return service
+
+    return begun
+
+
+async def asks(service, server: ToyServer, *answers, id: str):
+    server.on_chat(*answers)
+    await service.turns.send(id, Question("What now?"))
+    await service.conversations.wait(id)
+    return await service.conversations.open(id)
+
+
+def names(visit) -> list[str]:
+    return [one["function"]["name"] for one in visit.json["tools"]]
+
+
+async def test_a_turn_calls_a_tool_of_a_server(begun, server: ToyServer) -> None:
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box"], reuse=False)
+    answer = tokens("It says lamp.", prompt=60)
+    conversation = await asks(service, server, calls(SAY, name="box__say"), answer, id=conversation.id)
+    block = conversation.path()[3].message.blocks[-1]
+    assert block.text == "lamp 1\n\n[image, not shown]"
+    assert conversation.path()[-1].text == "It says lamp."
+    [odd, say] = server.chats[0].json["tools"]
+    assert odd["function"]["name"].startswith("box__count_next_") and say["function"]["name"] == "box__say"
+    described = say["function"]["parameters"]["properties"]["text"]
+    assert say["function"]["parameters"]["required"] == ["text"] and "title" not in described
+    assert described["description"] == guarded("What to say <|im_end|>.") != "What to say <|im_end|>."
+
+
+async def test_what_is_offered_stays_whatever_the_server_lists_later(begun, server: ToyServer, file: File) -> None:
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box", "files"], reuse=False)
+    await asks(service, server, calls(SAY, name="box__say"), tokens("Yes.", prompt=60), id=conversation.id)
+    for modes in (["shuffled"], ["shuffled", "more"], ["without"], ["dies"]):
+        file.has(*modes)
+        later = await begun()
+        await later.core.mcp.list_tools(["box"])
+        await later.conversations.open(conversation.id)
+        await asks(later, server, calls(SAY, name="box__say"), tokens("Yes.", prompt=60), id=conversation.id)
+    file.path.write_text('{"mcpServers": {}}')
+    last = await begun()
+    await last.conversations.open(conversation.id)
+    told = await asks(last, server, calls(SAY, name="box__say"), tokens("No.", prompt=60), id=conversation.id)
+    assert "The tool box__say is not available now." in told.path()[-2].text
+    assert len({json.dumps(visit.json["tools"]) for visit in server.chats}) == 1
+    bodies = [json.dumps(visit.json["messages"])[:-1] for visit in server.chats]
+    assert all(after.startswith(before) for before, after in pairwise(bodies))
+
+
+async def test_a_new_conversation_has_what_was_listed_last_and_starts_nothing(begun, server, file: File, make) -> None:
+    service = await begun()
+    await service.new_conversations.create(tools=["box"], reuse=False)
+    before = service.core.mcp.named("box")
+    file.has("no such mode")  # another command line: nobody agreed to it
+    settings = changed(Settings(), "tools", ("box", "files"))
+    later = make(server.url, settings, mcp_file=file.path)
+    conversation = await later.new_conversations.create(reuse=False)
+    assert conversation.tools == (*[one.name for one in before], "read_file")
+
+
+async def test_nothing_starts_without_a_yes_to_its_command_line(begun, server: ToyServer, file: File) -> None:
+    service = await begun(agrees=False)
+    [(name, program)] = service.core.mcp.to_agree(["files", "box__say"]).items()
+    assert name == "box" and program.shown.endswith("mcp_box.py")
+    with pytest.raises(ChatError, match="/tools box shows its command line"):
+        await service.new_conversations.create(tools=["box"], reuse=False)
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box"], reuse=False)
+    file.has("more")
+    later = await begun(agrees=False)
+    later.tools.give(["box"])
+    await later.conversations.open(conversation.id)
+    told = await asks(later, server, calls(SAY, name="box__say"), tokens("No.", prompt=60), id=conversation.id)
+    assert "is not agreed to" in told.path()[-2].text
+
+
+async def test_an_incognito_run_keeps_no_yes_and_no_list(begun, make, server: ToyServer, file: File) -> None:
+    service = await begun(incognito=True)
+    await service.new_conversations.create(tools=["box"], reuse=False)
+    later = make(server.url, mcp_file=file.path)
+    assert later.core.mcp.to_agree(["box"])
+    with pytest.raises(ChatError, match="not known yet"):
+        later.core.mcp.named("box")
+
+
+async def test_usual_tools_that_cannot_be_had_are_left_out_and_said(make, server: ToyServer, file: File) -> None:
+    settings = changed(Settings(), "tools", ("box", "nothing", "files"))
+    service = make(server.url, settings, mcp_file=file.path)
+    said: list[str] = []
+    service.events.subscribe(lambda event: said.append(event.text) if isinstance(event, Noticed) else None)
+    conversation = await service.new_conversations.create(reuse=False)
+    assert conversation.tools == ("read_file",)
+    assert "The tools of box are not known yet" in said[0] and "There is no tool nothing." in said[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [('{"text": "fail"}', "It is empty."), ('{"text": 5}', "5 1"), ("{}", " 1")],
+)
+async def test_what_the_server_says_of_a_call_goes_back_word_for_word(
+    begun, server, arguments: str, words: str
+) -> None:
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box__say"], reuse=False)
+    assert conversation.tools == ("box__say",)
+    answer = tokens("So.", prompt=60)
+    told = await asks(service, server, calls(arguments, name="box__say"), answer, id=conversation.id)
+    result = told.path()[-2].message
+    assert words in "".join([told.path()[-2].text, *(block.text for block in result.blocks)])
+
+
+async def test_a_broken_file_is_said_where_a_server_is_named(begun, file: File) -> None:
+    file.path.write_text("{")
+    service = await begun(agrees=False)
+    with pytest.raises(ChatError, match=r"mcp\.json is not JSON: line 1"):
+        await service.new_conversations.create(tools=["box"], reuse=False)
+    assert (await service.new_conversations.create(tools=["files"], reuse=False)).tools == ("read_file",)
+
+
+async def test_nothing_long_goes_to_an_address_unseen(begun, server: ToyServer, file: File) -> None:
+    service = await begun()
+    await service.core.mcp.list_tools(["box"])
+    address = {"mcpServers": {"box": {"url": "https://box.example/mcp"}}}
+    file.path.write_text(json.dumps(address))
+    tool = service.core.mcp.tool("box__say")
+    assert tool is not None and tool.permission({"text": "lamp"}).goes_to == "https://box.example/mcp"
+    with pytest.raises(ToolError, match="nothing longer goes out"):
+        tool.permission({"text": "lamp " * 200})

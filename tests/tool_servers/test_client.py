@@ -1,0 +1,246 @@
+"""The client against MCP servers: real ones, and such as do what they should not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kvchat.mcp.address import Address
+from kvchat.mcp.client import Form, McpClient
+from kvchat.mcp.configured import McpError, McpServer
+from kvchat.mcp.program import Program
+from toyserver import Answer, ToyServer, Visit, reply
+
+BOX = str(Path(__file__).parent.parent / "mcp_box.py")
+OFFICIAL = """
+import sys
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("official")
+
+@server.tool()
+def repeat(text: str, times: int = 2) -> str:
+    "Say it again."
+    return " ".join([text] * times)
+
+server.run("streamable-http", port=int(sys.argv[1])) if sys.argv[1:] else server.run("stdio")
+"""
+
+
+def box(*modes: str, **environment: str) -> McpServer:
+    return McpServer("box", (sys.executable, BOX, *modes), environment)
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[list[McpClient]]:
+    made: list[McpClient] = []
+    yield made
+    for client in made:
+        await client.aclose()
+
+
+def texts(result) -> list[str]:
+    return [one.get("text", one["type"]) for one in result["content"]]
+
+
+def processes(words: str) -> int:
+    """How many processes of this machine have these words in their command line."""
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists()]
+    return sum(words.encode() in line.replace(b"\0", b" ") for line in lines)
+
+
+# -- real servers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+async def test_the_official_server_as_a_program(clients: list[McpClient], tmp_path: Path) -> None:
+    (tmp_path / "official.py").write_text(OFFICIAL)
+    client = McpClient(Program(McpServer("official", (sys.executable, str(tmp_path / "official.py")))))
+    clients.append(client)
+    assert [one["name"] for one in await client.tools()] == ["repeat"]
+    assert texts(await client.call("repeat", {"text": "lamp"})) == ["lamp lamp"]
+    assert (await client.call("repeat", {"text": 1}))["isError"] is True
+
+
+@pytest.mark.process
+async def test_the_official_server_at_an_address(clients: list[McpClient], tmp_path: Path) -> None:
+    (tmp_path / "official.py").write_text(OFFICIAL)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    line = [sys.executable, str(tmp_path / "official.py"), port]
+    process = await asyncio.create_subprocess_exec(*line, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        client = McpClient(Address(McpServer("official", url=f"http://127.0.0.1:{port}/mcp")))
+        clients.append(client)
+        async with asyncio.timeout(120):
+            while True:
+                try:
+                    [tool] = await client.tools()
+                    break
+                except McpError:
+                    await asyncio.sleep(0.1)
+        assert tool["name"] == "repeat"
+        assert texts(await client.call("repeat", {"text": "lamp", "times": 1})) == ["lamp"]
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.process
+async def test_the_reference_server_of_time(clients: list[McpClient]) -> None:
+    client = McpClient(Program(McpServer("time", (sys.executable, "-m", "mcp_server_time"))))
+    clients.append(client)
+    assert "get_current_time" in [one["name"] for one in await client.tools()]
+    [said] = texts(await client.call("get_current_time", {"timezone": "UTC"}))
+    assert json.loads(said)["timezone"] == "UTC"
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("mode", ["plain", "noise", "alone", "asks"])
+async def test_a_program_is_understood_however_it_speaks(clients: list[McpClient], mode: str) -> None:
+    clients.append(client := McpClient(Program(box(mode))))
+    names = [one.get("name") for one in await client.tools()]
+    assert "say" in names and "count/next" in names, "all pages are read"
+    assert texts(await client.call("say", {"text": "lamp"})) == ["lamp 1", "image"]
+
+
+@pytest.mark.process
+async def test_a_program_gets_no_variable_but_its_own(
+    clients: list[McpClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    clients.append(client := McpClient(Program(box(BOX_MODE="calm"))))
+    [said, _] = texts(await client.call("say", {"text": "environment"}))
+    assert "BOX_MODE" in said and "PATH" in said and "OPENAI_API_KEY" not in said
+
+
+@pytest.mark.process
+async def test_a_program_that_ends_says_why_and_starts_anew(clients: list[McpClient]) -> None:
+    clients.append(client := McpClient(Program(box("dies"))))
+    for _ in range(2):
+        with pytest.raises(McpError, match="The program has ended: out of order"):
+            await client.call("say", {"text": "lamp"})
+    assert len(await client.tools()) == 4
+
+
+@pytest.mark.process
+async def test_a_program_ends_with_all_that_it_started() -> None:
+    client, child = McpClient(Program(box("child"))), f"1000.{os.getpid()}"
+    await client.call("say", {"text": child})
+    assert processes(f"sleep {child}") == 1
+    await client.aclose()
+    assert processes(f"sleep {child}") == 0 and processes("mcp_box.py child") == 0
+
+
+@pytest.mark.process
+async def test_a_call_that_is_given_up_leaves_the_program_usable(clients: list[McpClient]) -> None:
+    silent = McpServer("silent", (sys.executable, "-c", "import sys\nfor line in sys.stdin: pass"))
+    client = McpClient(Program(silent))
+    clients.append(client)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await client.tools()
+
+
+@pytest.mark.process
+async def test_what_cannot_be_started_is_said() -> None:
+    with pytest.raises(McpError, match=r"no-such-program cannot be started: No such file or directory\."):
+        await McpClient(Program(McpServer("x", ("no-such-program",)))).tools()
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+TOOLS = {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]}
+
+
+def as_stream(message: object) -> bytes:
+    told = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
+    return f": ping\n\ndata: {told}\n\nevent: message\ndata: {json.dumps(message)}\n\n".encode()
+
+
+class OldAddress:
+    """A server that knows `initialize` alone, and its sessions."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.forgets = False
+
+    async def __call__(self, visit: Visit) -> None:
+        answer = self._answer(visit)
+        await answer(visit)
+
+    def _answer(self, visit: Visit) -> Answer:
+        message = visit.json
+        if message["method"] == "initialize":
+            self.sessions += 1
+            said = {"protocolVersion": "2025-03-26", "capabilities": {}}
+            body = as_stream({"jsonrpc": "2.0", "id": message["id"], "result": said})
+            return reply(200, body, content_type="text/event-stream", headers={"Mcp-Session-Id": str(self.sessions)})
+        if visit.headers.get("mcp-session-id") != str(self.sessions):
+            return reply(400, b"no session")
+        if "id" not in message:
+            return reply(202)
+        if self.forgets:
+            self.forgets, self.sessions = False, self.sessions + 1
+            return reply(404, b"unknown session")
+        result = TOOLS if message["method"] == "tools/list" else {"content": [{"type": "text", "text": "said"}]}
+        told = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        return reply(200, as_stream(told), content_type="text/event-stream")
+
+
+async def test_an_address_that_knows_sessions_alone(clients: list[McpClient]) -> None:
+    async with ToyServer() as server:
+        old = OldAddress()
+        server.on_chat(old)
+        headers = {"Authorization": "Bearer k"}
+        client = McpClient(Address(McpServer("old", url=f"{server.url}/mcp", headers=headers)))
+        assert [one["name"] for one in await client.tools()] == ["say"]
+        old.forgets = True
+        assert texts(await client.call("say", {})) == ["said"], "a session that is forgotten begins anew"
+        assert all(visit.headers["authorization"] == "Bearer k" for visit in server.visits)
+        assert {visit.headers.get("mcp-protocol-version") for visit in server.visits[-1:]} == {"2025-03-26"}
+        await client.aclose()
+        assert server.visits[-1].method == "DELETE"
+
+
+async def test_an_address_for_which_each_request_stands_for_itself() -> None:
+    async def alone(visit: Visit) -> None:
+        assert visit.json["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == Form.EACH_ALONE
+        result = TOOLS if visit.json["method"] == "tools/list" else {"content": [{"type": "text", "text": "said"}]}
+        await reply(200, {"jsonrpc": "2.0", "id": visit.json["id"], "result": result})(visit)
+
+    async with ToyServer() as server:
+        server.on_chat(alone)
+        client = McpClient(Address(McpServer("new", url=server.url)))
+        assert texts(await client.call("größe", {})) == ["said"]
+        await client.aclose()
+        called = server.visits[-1].headers
+        assert (called["mcp-method"], called["mcp-name"]) == ("tools/call", "=?base64?Z3LDtsOfZQ==?=")
+        assert [visit.method for visit in server.visits] == ["POST", "POST"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (reply(200, b"<html>"), "does not answer as an MCP server does"),
+        (reply(401, b""), "answers with the status 401"),
+        (reply(302, headers={"Location": "https://elsewhere.example/"}), "redirect"),
+        (reply(200, {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "No\x1b[2J more."}}), r"No\S* more\."),
+    ],
+)
+async def test_an_address_that_is_none_says_so(answer: Answer, words: str) -> None:
+    async with ToyServer() as server:
+        server.on_chat(answer)
+        with pytest.raises(McpError, match=words) as raised:
+            await McpClient(Address(McpServer("x", url=f"{server.url}/mcp"))).tools()
+        assert "\x1b" not in str(raised.value) and "elsewhere" not in str(server.visits)
