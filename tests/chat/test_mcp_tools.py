@@ -180,3 +180,17 @@ async def test_nothing_long_goes_to_an_address_unseen(begun, server: ToyServer, 
     assert tool is not None and tool.permission({"text": "lamp"}).goes_to == "https://box.example/mcp"
     with pytest.raises(ToolError, match="nothing longer goes out"):
         tool.permission({"text": "lamp " * 200})
+
+
+async def test_a_server_that_failed_or_changed_is_asked_again(begun, file: File) -> None:
+    file.path.write_text(json.dumps({"mcpServers": {"box": {"command": "no-such-program"}}}))
+    service = await begun()
+    for _ in range(2):
+        with pytest.raises(ChatError, match="The MCP server box gives no tools: no-such-program cannot be started"):
+            await service.core.mcp.list_tools(["box"])
+    for modes, count in ((["plain"], 2), (["more"], 3)):
+        file.has(*modes)
+        [server] = service.core.mcp.to_agree(["box"]).values()
+        await service.core.mcp.agree(server)
+        await service.core.mcp.list_tools(["box"])
+        assert len(service.core.mcp.named("box")) == count

@@ -69,6 +69,7 @@ def program_lines(name: str, shown: str) -> list[str]:
     ]
 
 
+ASKS = "Asking {names} for tools …"
 FORGOTTEN = "What you had allowed for always, and in conversations, is asked for again."
 
 

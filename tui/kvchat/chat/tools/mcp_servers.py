@@ -60,6 +60,8 @@ class McpServers:
         self._usual_file = usual_file
         self._clients: dict[str, tuple[McpServer, McpClient]] = {}
         self._lists: dict[str, tuple[ListedTool, ...]] = {}
+        self._asked: dict[str, McpServer] = {}
+        """The servers that listed their tools in this run, as they were then."""
         self._agreed: set[str] = set()
         """Digests of this run."""
 
@@ -114,11 +116,15 @@ class McpServers:
 
     # -- what they list
 
+    def unasked(self, names: Sequence[str]) -> list[str]:
+        """The servers behind these names that were not asked for their tools in this run. Raises ChatError."""
+        named = set(filter(None, map(self.group_of, names)))
+        return [name for name, server in self.configured().items() if name in named and self._asked.get(name) != server]
+
     async def list_tools(self, names: Sequence[str]) -> None:
         """Ask the servers behind these names for their tools, once in a run. Raises ChatError."""
-        for group in dict.fromkeys(filter(None, map(self.group_of, names))):
-            if group not in self._clients:
-                await self._list(group)
+        for group in self.unasked(names):
+            await self._list(group)
 
     async def _list(self, group: str) -> None:
         server = self.configured()[group]
@@ -135,7 +141,7 @@ class McpServers:
         listed = sorted(filter(None, (_listed(group, one) for one in found)), key=lambda one: one.definition.name)
         if not listed:
             raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why="It has no tool that can be offered.")
-        self._lists[group] = tuple(listed[:MOST_TOOLS])
+        self._lists[group], self._asked[group] = tuple(listed[:MOST_TOOLS]), server
         if not self._ground.incognito:
             await self._ground.keep_setting(LISTED + group, encode(self._lists[group]))
 

@@ -10,6 +10,7 @@ from kvchat.prompt.tools import Decision
 from kvchat.sanitize import one_line
 from kvchat.text.prices import in_brief
 from kvchat.text.tools import (
+    ASKS,
     FORGOTTEN,
     STARTS,
     TOOL_GROUPS,
@@ -51,6 +52,8 @@ class ToolController:
             names = [] if names == ["none"] else names or await self._chosen(id)
             if names is None or not await self.may_start(names):
                 return
+            if asked := ", ".join(self._service.core.mcp.unasked(names)):
+                workspace.say(ASKS.format(names=asked))
             await branches.can_have(id, names)
         except ChatError as error:
             workspace.say(str(error), "warning")
