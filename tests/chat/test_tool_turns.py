@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.question import Question
-from kvchat.chat.tools.steps import MOST_STEPS, REFUSED
+from kvchat.chat.tools.steps import REFUSED
 from kvchat.chat.turns.alternatives import AlternativesRequest
+from kvchat.chat.turns.turns import MOST_STEPS
 from kvchat.config import Settings, changed
 from kvchat.config.personas import Persona
 from kvchat.prompt.message import Message, Role, State, node

@@ -33,7 +33,6 @@ from kvchat.chat.question.builder import QuestionBuilder, SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.tools.consent import ToolConsent
-from kvchat.chat.tools.steps import ToolSteps
 from kvchat.chat.turns.answer_request import AnswerRequests
 from kvchat.chat.turns.dropped_text import DroppedText
 from kvchat.chat.turns.queue import MessageQueue
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from kvchat.chat.mirror import Mirror
     from kvchat.chat.server.choice import ServerChooser
     from kvchat.chat.thumbnails import Thumbnails
+    from kvchat.chat.tools.steps import ToolSteps
     from kvchat.chat.trunks import Trunks
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
@@ -142,8 +142,16 @@ class ChatService:
         self.queue = MessageQueue(core)
         self.tools = ToolConsent(core)
         self.requests = AnswerRequests(core, self.routes, self.queue, self.warm_up)
-        steps = ToolSteps(core, self.documents, self._special_tokens, self.sizes, self.tools, Path.cwd)
-        self.turns = Turns(core, self.saver, self.warm_up, self.questions, self.sizes, self.queue, self.requests, steps)
+        self.turns = Turns(
+            core,
+            self.saver,
+            self.warm_up,
+            self.questions,
+            self.sizes,
+            self.queue,
+            self.requests,
+            lambda: self._tool_steps,
+        )
         self.turns.observers.append(DroppedText(core))
         self.branches = Branches(core, self.warm_up)
         self._in_background = False
@@ -190,6 +198,12 @@ class ChatService:
         from kvchat.chat.cache.prices import Prices
 
         return Prices(self.core, self.routes, self.questions, self.sizes)
+
+    @cached_property
+    def _tool_steps(self) -> ToolSteps:
+        from kvchat.chat.tools.steps import ToolSteps
+
+        return ToolSteps(self.core, self.documents, self._special_tokens, self.sizes, self.tools, Path.cwd)
 
     @cached_property
     def chooser(self) -> ServerChooser:

@@ -34,8 +34,6 @@ from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_nam
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 
-MOST_STEPS = 8
-"""Requests of one turn that may call tools; the next one must answer."""
 CALL_S = 30.0
 """Seconds that a call may take, the user's word not counted."""
 RESULT_SHARE = 4

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -40,7 +40,6 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.mentions import ALL, MentionScope, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
-from kvchat.chat.tools.steps import MOST_STEPS, ToolSteps
 from kvchat.chat.turns.alternatives import AlternativesRequest, SharedRequest, is_over, usual_choice, with_figures
 from kvchat.chat.turns.answer_request import AnswerRequests, AnswerTask
 from kvchat.chat.turns.answer_run import AnswerRun
@@ -56,9 +55,14 @@ from kvchat.store import StoreError
 from kvchat.text.messages import GO_ON, asked_to_go_on
 from kvchat.text.problems import ChatProblem
 
+if TYPE_CHECKING:
+    from kvchat.chat.tools.steps import ToolSteps
+
 log = logging.getLogger(__name__)
 
 
+MOST_STEPS = 8
+"""Requests of one turn that may call tools; the next one must answer."""
 BESIDE_S = 1e-6
 """Between the times of answers to one request: their order as versions."""
 
@@ -81,7 +85,7 @@ class Turns:
         sizes: PromptSizes,
         queue: MessageQueue,
         requests: AnswerRequests,
-        steps: ToolSteps,
+        steps: Callable[[], ToolSteps],
     ) -> None:
         self._core = core
         self._saver = saver
@@ -467,7 +471,7 @@ class Turns:
         conversation = task.conversation
         try:
             while answer.message.calls:
-                last = await self._steps.carry_out(task, answer)
+                last = await self._steps().carry_out(task, answer)
                 if task.is_stopped:
                     return await self._closed(conversation)
                 await self._begin_step(task, last)
