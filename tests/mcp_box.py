@@ -1,7 +1,8 @@
 """A small MCP server as a program, for what a good one does not do: `python mcp_box.py [MODE ...]`.
 
 Modes: `noise` writes what is no message; `alone` knows no `initialize`; `shuffled`, `more` and `without` list other
-tools; `dies` ends at a call; `child` starts one that goes on; `asks` asks the client before it answers.
+tools; `dies` ends at a call; `child` starts one that goes on; `asks` asks the client before it answers. A call of `say`
+with `wait` has no answer.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def called(message: Mapping[str, Any], modes: list[str], count: int) -> None:
     given = message["params"]["arguments"]
     if "child" in modes:
         subprocess.Popen(["sleep", given["text"]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    if given.get("text") == "wait":
+        return
     if "dies" in modes:
         print("out of order", file=sys.stderr, flush=True)
         sys.exit(3)

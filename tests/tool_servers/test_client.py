@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.mcp.address import Address
 from kvchat.mcp.client import Form, McpClient
 from kvchat.mcp.configured import McpError, McpServer
-from kvchat.mcp.program import Program
+from kvchat.mcp.stdio import StdioTransport
+from kvchat.mcp.streamable_http import StreamableHttpTransport
 from toyserver import Answer, ToyServer, Visit, reply
 
 BOX = str(Path(__file__).parent.parent / "mcp_box.py")
@@ -61,7 +61,7 @@ def processes(words: str) -> int:
 @pytest.mark.process
 async def test_the_official_server_as_a_program(clients: list[McpClient], tmp_path: Path) -> None:
     (tmp_path / "official.py").write_text(OFFICIAL)
-    client = McpClient(Program(McpServer("official", (sys.executable, str(tmp_path / "official.py")))))
+    client = McpClient(StdioTransport(McpServer("official", (sys.executable, str(tmp_path / "official.py")))))
     clients.append(client)
     assert [one["name"] for one in await client.tools()] == ["repeat"]
     assert texts(await client.call("repeat", {"text": "lamp"})) == ["lamp lamp"]
@@ -77,7 +77,7 @@ async def test_the_official_server_at_an_address(clients: list[McpClient], tmp_p
     line = [sys.executable, str(tmp_path / "official.py"), port]
     process = await asyncio.create_subprocess_exec(*line, stderr=asyncio.subprocess.DEVNULL)
     try:
-        client = McpClient(Address(McpServer("official", url=f"http://127.0.0.1:{port}/mcp")))
+        client = McpClient(StreamableHttpTransport(McpServer("official", url=f"http://127.0.0.1:{port}/mcp")))
         clients.append(client)
         async with asyncio.timeout(120):
             while True:
@@ -95,7 +95,7 @@ async def test_the_official_server_at_an_address(clients: list[McpClient], tmp_p
 
 @pytest.mark.process
 async def test_the_reference_server_of_time(clients: list[McpClient]) -> None:
-    client = McpClient(Program(McpServer("time", (sys.executable, "-m", "mcp_server_time"))))
+    client = McpClient(StdioTransport(McpServer("time", (sys.executable, "-m", "mcp_server_time"))))
     clients.append(client)
     assert "get_current_time" in [one["name"] for one in await client.tools()]
     [said] = texts(await client.call("get_current_time", {"timezone": "UTC"}))
@@ -108,7 +108,7 @@ async def test_the_reference_server_of_time(clients: list[McpClient]) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("mode", ["plain", "noise", "alone", "asks"])
 async def test_a_program_is_understood_however_it_speaks(clients: list[McpClient], mode: str) -> None:
-    clients.append(client := McpClient(Program(box(mode))))
+    clients.append(client := McpClient(StdioTransport(box(mode))))
     names = [one.get("name") for one in await client.tools()]
     assert "say" in names and "count/next" in names, "all pages are read"
     assert texts(await client.call("say", {"text": "lamp"})) == ["lamp 1", "image"]
@@ -119,14 +119,14 @@ async def test_a_program_gets_no_variable_but_its_own(
     clients: list[McpClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    clients.append(client := McpClient(Program(box(BOX_MODE="calm"))))
+    clients.append(client := McpClient(StdioTransport(box(BOX_MODE="calm"))))
     [said, _] = texts(await client.call("say", {"text": "environment"}))
     assert "BOX_MODE" in said and "PATH" in said and "OPENAI_API_KEY" not in said
 
 
 @pytest.mark.process
 async def test_a_program_that_ends_says_why_and_starts_anew(clients: list[McpClient]) -> None:
-    clients.append(client := McpClient(Program(box("dies"))))
+    clients.append(client := McpClient(StdioTransport(box("dies"))))
     for _ in range(2):
         with pytest.raises(McpError, match="The program has ended: out of order"):
             await client.call("say", {"text": "lamp"})
@@ -135,7 +135,7 @@ async def test_a_program_that_ends_says_why_and_starts_anew(clients: list[McpCli
 
 @pytest.mark.process
 async def test_a_program_ends_with_all_that_it_started() -> None:
-    client, child = McpClient(Program(box("child"))), f"1000.{os.getpid()}"
+    client, child = McpClient(StdioTransport(box("child"))), f"1000.{os.getpid()}"
     await client.call("say", {"text": child})
     assert processes(f"sleep {child}") == 1
     await client.aclose()
@@ -144,18 +144,28 @@ async def test_a_program_ends_with_all_that_it_started() -> None:
 
 @pytest.mark.process
 async def test_a_call_that_is_given_up_leaves_the_program_usable(clients: list[McpClient]) -> None:
-    silent = McpServer("silent", (sys.executable, "-c", "import sys\nfor line in sys.stdin: pass"))
-    client = McpClient(Program(silent))
-    clients.append(client)
+    clients.append(client := McpClient(StdioTransport(box())))
+    await client.tools()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await client.tools()
+            await client.call("say", {"text": "wait"})
+    assert texts(await client.call("say", {"text": "lamp"})) == ["lamp 2", "image"]
+
+
+@pytest.mark.process
+async def test_one_that_reads_nothing_holds_nobody_up() -> None:
+    deaf = McpServer("deaf", (sys.executable, "-c", "import time\ntime.sleep(1000)"))
+    client = McpClient(StdioTransport(deaf))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await client.call("say", {"text": "long" * 100_000})
+    await client.aclose()
 
 
 @pytest.mark.process
 async def test_what_cannot_be_started_is_said() -> None:
     with pytest.raises(McpError, match=r"no-such-program cannot be started: No such file or directory\."):
-        await McpClient(Program(McpServer("x", ("no-such-program",)))).tools()
+        await McpClient(StdioTransport(McpServer("x", ("no-such-program",)))).tools()
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
@@ -203,7 +213,7 @@ async def test_an_address_that_knows_sessions_alone(clients: list[McpClient]) ->
         old = OldAddress()
         server.on_chat(old)
         headers = {"Authorization": "Bearer k"}
-        client = McpClient(Address(McpServer("old", url=f"{server.url}/mcp", headers=headers)))
+        client = McpClient(StreamableHttpTransport(McpServer("old", url=f"{server.url}/mcp", headers=headers)))
         assert [one["name"] for one in await client.tools()] == ["say"]
         old.forgets = True
         assert texts(await client.call("say", {})) == ["said"], "a session that is forgotten begins anew"
@@ -221,7 +231,7 @@ async def test_an_address_for_which_each_request_stands_for_itself() -> None:
 
     async with ToyServer() as server:
         server.on_chat(alone)
-        client = McpClient(Address(McpServer("new", url=server.url)))
+        client = McpClient(StreamableHttpTransport(McpServer("new", url=server.url)))
         assert texts(await client.call("größe", {})) == ["said"]
         await client.aclose()
         called = server.visits[-1].headers
@@ -242,5 +252,5 @@ async def test_an_address_that_is_none_says_so(answer: Answer, words: str) -> No
     async with ToyServer() as server:
         server.on_chat(answer)
         with pytest.raises(McpError, match=words) as raised:
-            await McpClient(Address(McpServer("x", url=f"{server.url}/mcp"))).tools()
+            await McpClient(StreamableHttpTransport(McpServer("x", url=f"{server.url}/mcp"))).tools()
         assert "\x1b" not in str(raised.value) and "elsewhere" not in str(server.visits)

@@ -20,6 +20,8 @@ from kvchat.sanitize import one_line
 MODERN, INITIALIZE = "2026-07-28", "2025-06-18"
 """The revisions; the second is asked for, whichever older one a server then speaks."""
 MOST_PAGES = 50
+TELLS_S = 1.0
+"""Seconds that a server is told for that a call was given up."""
 LARGEST = 8 << 20
 """Bytes of an answer."""
 _META = "io.modelcontextprotocol/"
@@ -36,7 +38,7 @@ class Form(StrEnum):
     INITIALIZED = INITIALIZE
 
 
-class Connection(Protocol):
+class Transport(Protocol):
     """The way to a server."""
 
     @property
@@ -61,8 +63,8 @@ class ConnectionLostError(McpError):
 class McpClient:
     """One server."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
         self._ids = count(1)
         self._form: Form | None = None
         self._beginning = asyncio.Lock()
@@ -85,7 +87,7 @@ class McpClient:
         return await self._asked("tools/call", {"name": name, "arguments": arguments})
 
     async def aclose(self) -> None:
-        await self._connection.aclose()
+        await self._transport.aclose()
 
     async def _asked(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         for _ in range(2):
@@ -100,14 +102,14 @@ class McpClient:
     async def _begun(self) -> Form:
         """The form that the server speaks. Raises McpError."""
         refused: McpRefusedError | None = None
-        for form in self._connection.forms:
+        for form in self._transport.forms:
             try:
                 if form is Form.EACH_ALONE:
                     await self._raw("tools/list", {}, form)
                 else:
                     offered = {"protocolVersion": INITIALIZE, "capabilities": {}, "clientInfo": _OURS}
                     await self._raw("initialize", offered, form)
-                    await self._connection.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                    await self._transport.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
             except McpRefusedError as error:
                 refused = refused or error
             else:
@@ -121,12 +123,12 @@ class McpClient:
             params = {**params, "_meta": own}
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         try:
-            answer = await self._connection.ask(message, form)
+            answer = await self._transport.ask(message, form)
         except asyncio.CancelledError:
-            with suppress(McpError):
-                await self._connection.tell(
-                    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
-                )
+            given_up = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+            with suppress(McpError, TimeoutError):
+                async with asyncio.timeout(TELLS_S):
+                    await self._transport.tell(given_up)
             raise
         error, result = answer.get("error"), answer.get("result")
         if isinstance(error, dict):

@@ -164,13 +164,13 @@ class McpServers:
         if before is not None:
             self._ground.in_background(before[1].aclose())
         if server.command:
-            from kvchat.mcp.program import Program
+            from kvchat.mcp.stdio import StdioTransport
 
-            client = McpClient(Program(server))
+            client = McpClient(StdioTransport(server))
         else:
-            from kvchat.mcp.address import Address
+            from kvchat.mcp.streamable_http import StreamableHttpTransport
 
-            client = McpClient(Address(server))
+            client = McpClient(StreamableHttpTransport(server))
         self._clients[group] = server, client
         return client
 

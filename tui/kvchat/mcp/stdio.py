@@ -25,7 +25,7 @@ ENDS_S = 1.0
 """How long a program may take to end, once its input has ended and once it was told to."""
 
 
-class Program:
+class StdioTransport:
     """The way to a program, which starts with the first request; one that has ended starts anew."""
 
     # It may take as long to start as it likes, so that silence says nothing: with what every program knows first.

@@ -18,7 +18,7 @@ from kvchat.mcp.configured import McpError, McpRefusedError, McpServer
 SESSION = "mcp-session-id"
 
 
-class Address:
+class StreamableHttpTransport:
     """The way to an address. A redirection is not followed: it may lead what is sent elsewhere."""
 
     forms = (Form.EACH_ALONE, Form.INITIALIZED)
