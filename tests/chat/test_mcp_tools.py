@@ -83,7 +83,7 @@ async def test_a_turn_calls_a_tool_of_a_server(begun, server: ToyServer) -> None
 
 async def test_what_is_offered_stays_whatever_the_server_lists_later(begun, server: ToyServer, file: File) -> None:
     service = await begun()
-    conversation = await service.new_conversations.create(tools=["box", "files"], reuse=False)
+    conversation = await service.new_conversations.create(tools=["Box", "files"], reuse=False)
     await asks(service, server, calls(SAY, name="box__say"), tokens("Yes.", prompt=60), id=conversation.id)
     for modes in (["shuffled"], ["shuffled", "more"], ["without"], ["dies"]):
         file.has(*modes)
@@ -114,7 +114,7 @@ async def test_a_new_conversation_has_what_was_listed_last_and_starts_nothing(be
 
 async def test_nothing_starts_without_a_yes_to_its_command_line(begun, server: ToyServer, file: File) -> None:
     service = await begun(agrees=False)
-    [(name, program)] = service.core.mcp.to_agree(["files", "box__say"]).items()
+    [(name, program)] = service.core.mcp.to_agree(["files", "Box__say"]).items()
     assert name == "box" and program.shown.endswith("mcp_box.py")
     with pytest.raises(ChatError, match="/tools box shows its command line"):
         await service.new_conversations.create(tools=["box"], reuse=False)

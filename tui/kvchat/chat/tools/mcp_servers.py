@@ -81,14 +81,15 @@ class McpServers:
             return []
         if not (listed := self._listed(group)):
             raise ChatError(ChatProblem.TOOLS_NOT_LISTED, name=group)
-        return [one.definition for one in listed if name in (group, one.definition.name)]
+        tools = [one.definition for one in listed]
+        return tools if name.strip().lower() == group else [one for one in tools if one.name == name.strip()]
 
     def group_of(self, name: str) -> str | None:
         """The server that a name stands for, or belongs to."""
         if own_tools(name):
             return None
-        groups = self.configured()
-        return next((one for one in groups if name == one or name.startswith(f"{one}__")), None)
+        given = name.strip().lower()
+        return max((one for one in self.configured() if f"{given}__".startswith(f"{one}__")), key=len, default=None)
 
     # -- the user's word
 
