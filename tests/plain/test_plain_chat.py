@@ -357,5 +357,5 @@ async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) 
             assert "mcp_box.py\nIt is the MCP server box. It runs as you do" in said
             assert "box__say in this conversation; each call is asked for first.\n" in said
             said = await run.type("What now?", "y")
-            assert "Let the model call box__say with lamp? This goes to the program box. y this once" in said
+            assert "Let the model call box__say with lamp? This goes to the MCP server box. y this once" in said
             assert "Answer:\nLamp.\n" in said

@@ -175,7 +175,7 @@ async def test_a_program_of_yours_is_asked_for_by_its_command_line(
         await app.press("y")
         await app.until(lambda: "box__say" in app.conversation.tools)
         await asked(app)
-        assert "Let the model call box__say with lamp? This goes to the program box." in app.prose
+        assert "Let the model call box__say with lamp? This goes to the MCP server box." in app.prose
         await app.press("c")
         await app.until(lambda: app.said[-1] == "It says lamp.")
         await app.settled()

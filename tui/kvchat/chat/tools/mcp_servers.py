@@ -214,7 +214,7 @@ class McpTool:
                 f"The command line of the MCP server {self._group} is not agreed to. The user can do that with "
                 f"/tools {self._group}."
             )
-        where = f"the program {self._group}"
+        where = f"the MCP server {self._group}"
         if not self._server.command:
             where = self._server.url
             must_be_shown(json.dumps(given, ensure_ascii=False))
