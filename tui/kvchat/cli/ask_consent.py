@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,10 +16,12 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import ServiceEvent, ToolAsked
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
-from kvchat.chat.service import ChatService
 from kvchat.cli.session import CommandError, UsageError
 from kvchat.sanitize import clean
 from kvchat.text.tools import STARTS, ask_words, code_lines, decided, letters, program_lines
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
