@@ -168,7 +168,11 @@ async def test_a_broken_file_is_said_where_a_server_is_named(begun, file: File) 
     service = await begun(agrees=False)
     with pytest.raises(ChatError, match=r"mcp\.json is not JSON: line 1"):
         await service.new_conversations.create(tools=["box"], reuse=False)
-    assert (await service.new_conversations.create(tools=["files"], reuse=False)).tools == ("read_file",)
+    conversation = await service.new_conversations.create(tools=["files"], reuse=False)
+    assert conversation.tools == ("read_file",)
+    assert service.core.mcp.to_agree(["files"]) == service.core.mcp.to_agree([]) == service.core.mcp.known() == {}
+    await service.branches.set_tools(conversation.id, [])
+    assert conversation.tools == ()
 
 
 async def test_nothing_long_goes_to_an_address_unseen(begun, server: ToyServer, file: File) -> None:

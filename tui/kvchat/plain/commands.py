@@ -461,7 +461,7 @@ class Commands:
         service, names = self._chat.service, words.replace(",", " ").split()
         if not names:
             self._say(tools_sentence(self._chat.conversation.tools))
-            known = ", ".join([*GROUPS, *service.core.mcp.configured()])
+            known = ", ".join([*GROUPS, *service.core.mcp.known()])
             self._say(f"/tools NAMES changes them: {known}, none. /tools forget takes back what you allowed.")
         elif names == ["forget"]:
             await service.tools.forget()

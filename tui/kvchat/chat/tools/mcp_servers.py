@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
 from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.mcp.configured import McpError, McpServer, read_servers
@@ -74,6 +75,14 @@ class McpServers:
         except McpError as error:
             raise ChatError(ChatProblem.TOOL_SERVERS, why=str(error)) from None
 
+    def known(self) -> dict[str, McpServer]:
+        """The same, to choose from: a file that cannot be read is told, and has none."""
+        try:
+            return self.configured()
+        except ChatError as error:
+            self._ground.events.tell(Noticed(str(error), "warning"))
+            return {}
+
     def named(self, name: str) -> list[ToolDefinition]:
         """The tools of this name, of a server or of one tool of one, as they were listed last; none: there is none.
         Raises ChatError where a server was never asked for its tools."""
@@ -91,12 +100,16 @@ class McpServers:
         given = name.strip().lower()
         return max((one for one in self.configured() if f"{given}__".startswith(f"{one}__")), key=len, default=None)
 
+    def _behind(self, names: Sequence[str]) -> dict[str, McpServer]:
+        """The servers behind these names. Raises ChatError."""
+        groups = set(filter(None, map(self.group_of, names)))
+        return {name: server for name, server in self.configured().items() if name in groups} if groups else {}
+
     # -- the user's word
 
     def to_agree(self, names: Sequence[str]) -> dict[str, McpServer]:
         """The servers behind these names whose command line the user has not agreed to. Raises ChatError."""
-        groups = set(filter(None, map(self.group_of, names)))
-        return {name: one for name, one in self.configured().items() if name in groups and not self.may_start(one)}
+        return {name: one for name, one in self._behind(names).items() if not self.may_start(one)}
 
     async def agree(self, server: McpServer, *, keep: bool = True) -> None:
         """The user's yes to a command line. Without `keep`, and in an incognito run, for this one only."""
@@ -119,8 +132,7 @@ class McpServers:
 
     def unasked(self, names: Sequence[str]) -> list[str]:
         """The servers behind these names that were not asked for their tools in this run. Raises ChatError."""
-        named = set(filter(None, map(self.group_of, names)))
-        return [name for name, server in self.configured().items() if name in named and self._asked.get(name) != server]
+        return [name for name, server in self._behind(names).items() if self._asked.get(name) != server]
 
     async def list_tools(self, names: Sequence[str]) -> None:
         """Ask the servers behind these names for their tools, once in a run. Raises ChatError."""
@@ -179,11 +191,7 @@ class McpServers:
 
     def tool(self, name: str) -> McpTool | None:
         """What carries out the calls of a tool; None: it is gone."""
-        try:
-            servers = self.configured()
-        except ChatError:
-            return None
-        for group, server in servers.items():
+        for group, server in self.known().items():
             for one in self._listed(group) if name.startswith(f"{group}__") else ():
                 if one.definition.name == name:
                     return McpTool(self, group, server, one)

@@ -29,7 +29,7 @@ def named_tools(core: Core, names: Sequence[str]) -> bytes:
     found: list[ToolDefinition] = []
     for name in names:
         if not (named := own_tools(name) or core.mcp.named(name)):
-            known = ", ".join([*GROUPS, *DEFINITIONS, *core.mcp.configured()])
+            known = ", ".join([*GROUPS, *DEFINITIONS, *core.mcp.known()])
             raise ChatError(ChatProblem.NO_TOOL, name=one_line(name, 40), known=known)
         found += named
     return frozen_tools({one.name: one for one in found}.values())

@@ -66,7 +66,7 @@ class ToolController:
         from kvchat.ui.screens.tools import ToolsScreen
 
         there, prices = self.workspace.conversation.tools, self._service.prices
-        servers = self._service.core.mcp.configured()
+        servers = self._service.core.mcp.known()
         chosen = [name for name, group in GROUPS.items() if any(one.name in there for one in group)]
         chosen += [name for name in servers if any(one.startswith(f"{name}__") for one in there)]
         groups = [(name, TOOL_GROUPS[name]) for name in GROUPS]
