@@ -196,13 +196,13 @@ class OldAddress:
             said = {"protocolVersion": "2025-03-26", "capabilities": {}}
             body = as_stream({"jsonrpc": "2.0", "id": message["id"], "result": said})
             return reply(200, body, content_type="text/event-stream", headers={"Mcp-Session-Id": str(self.sessions)})
-        if visit.headers.get("mcp-session-id") != str(self.sessions):
-            return reply(400, b"no session")
-        if "id" not in message:
-            return reply(202)
         if self.forgets:
             self.forgets, self.sessions = False, self.sessions + 1
-            return reply(404, b"unknown session")
+        session = visit.headers.get("mcp-session-id")
+        if session != str(self.sessions):
+            return reply(404, b"unknown session") if session else reply(400, b"no session")
+        if "id" not in message:
+            return reply(202)
         result = TOOLS if message["method"] == "tools/list" else {"content": [{"type": "text", "text": "said"}]}
         told = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         return reply(200, as_stream(told), content_type="text/event-stream")

@@ -40,20 +40,35 @@ def test_programs_and_addresses_with_what_they_get(tmp_path: Path, monkeypatch: 
         ("{", "is not JSON: line 1"),
         ("[" * 100_000, "is not JSON"),
         ("[]", 'has no table "mcpServers"'),
-        ('{"mcpServers": {"a": 1}}', "the server a is no table"),
-        ('{"mcpServers": {"a": {}}}', "the server a has neither a command, with its args as a list, nor a url"),
-        ('{"mcpServers": {"a": {"url": "file:///etc/passwd"}}}', "has neither a command"),
-        ('{"mcpServers": {"a": {"command": "x", "env": []}}}', None),
-        ('{"mcpServers": {"a": {"command": "x", "env": "b"}}}', "env is no table"),
-        ('{"mcpServers": {"a": {"command": "${NO_SUCH_ONE}"}}}', "names the environment variable NO_SUCH_ONE"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, text: str, words: str | None) -> None:
-    if words is None:
-        assert read(tmp_path, text)
-        return
+def test_a_file_that_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(McpError, match=words):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("1", "the server a is no table"),
+        ("{}", "the server a has neither a command, with its args as a list, nor a url"),
+        ('{"url": "file:///etc/passwd"}', "has neither a command"),
+        ('{"url": "http://[::1/mcp"}', "has neither a command"),
+        ('{"command": "x", "env": "b"}', "env is no table"),
+        ('{"command": "${NO_SUCH_ONE}"}', "names the environment variable NO_SUCH_ONE"),
+        ('{"command": "x", "env": []}', ""),
+        ('{"command": "x${NO_SUCH_ONE:-}"}', ""),
+        ('{"url": "${NO_SUCH_ONE:-http://127.0.0.1:1}/mcp"}', ""),
+    ],
+)
+def test_a_server_that_is_wrong_leaves_the_others(tmp_path: Path, entry: str, words: str) -> None:
+    servers = read(tmp_path, f'{{"mcpServers": {{"a": {entry}, "b": {{"command": "y"}}}}}}')
+    assert words in servers["a"].fault and bool(words) == bool(servers["a"].fault)
+    assert servers["b"].fault == ""
+
+
+def test_what_may_be_a_key_is_not_shown() -> None:
+    assert McpServer("a", url="https://me:k@far.example/mcp?key=k").shown == "https://far.example/mcp"
 
 
 def test_another_line_or_environment_is_another_program() -> None:
@@ -64,6 +79,8 @@ def test_another_line_or_environment_is_another_program() -> None:
 
 
 def test_a_server_has_a_name_of_its_own_that_models_take() -> None:
-    names = [group_name(one) for one in ("Time", "files", "none", "my server", "my.server", "x" * 60)]
-    assert names[:3] == ["time", "mcp_files", "mcp_none"]
-    assert len(set(names)) == 6 and all(len(one) <= 24 and one.isascii() and " " not in one for one in names)
+    written = ("Time", "files", "none", "my_own", "my server", "my.server", "x" * 60, "git (work)", "git__hub")
+    names = [group_name(one) for one in written]
+    assert names[:4] == ["time", "mcp_files", "mcp_none", "my_own"]
+    assert len(set(names)) == 9 and all(len(one) <= 24 and one.isascii() and " " not in one for one in names)
+    assert not any("__" in one for one in names), "what stands in front of it is the server"

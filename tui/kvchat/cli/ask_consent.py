@@ -47,11 +47,13 @@ async def allow_calls(service: ChatService, allowed: Sequence[str]) -> None:
     Raises ChatError and CommandError."""
     from kvchat.prompt.offered_tools import DEFINITIONS
 
-    service.tools.give(allowed)
     names = [name for one in allowed if (name := one.partition(":")[0]) not in DEFINITIONS]
     for name in names:
         if service.core.mcp.group_of(name) is None:
             raise UsageError(f"There is no tool {name} to allow; kvchat's own are {', '.join(DEFINITIONS)}.")
+        if name.lower() in service.core.mcp.behind([name]):
+            service.tools.give([name.lower()])
+    service.tools.give(allowed)
     for server in service.core.mcp.to_agree(names).values() if names else ():
         await service.core.mcp.agree(server, keep=False)
 

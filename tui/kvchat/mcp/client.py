@@ -132,7 +132,7 @@ class McpClient:
             raise
         error, result = answer.get("error"), answer.get("result")
         if isinstance(error, dict):
-            raise McpRefusedError(one_line(str(error.get("message") or error.get("code") or "It failed"), 2000))
+            raise McpRefusedError(one_line(str(error.get("message") or error.get("code") or "It failed"), 300))
         if not isinstance(result, dict):
             raise McpError("It does not answer as an MCP server does.")
         return result

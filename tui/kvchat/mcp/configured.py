@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -36,15 +37,22 @@ class McpServer(Struct, frozen=True):
     """Empty: it is at `url`."""
     env: Mapping[str, str] = {}
     folder: str = ""
-    """Where the program starts; empty: where kvchat did."""
+    """Where the program starts; empty: in the home folder, wherever kvchat did: a name in the command line would be
+    another file in each folder."""
     url: str = ""
     headers: Mapping[str, str] = {}
+    fault: str = ""
+    """Why it cannot be used, as a sentence."""
 
     @property
     def shown(self) -> str:
-        """The command line whole, with the names of variables that it is given, or the address."""
+        """The command line whole, with the names of variables that it is given, or the address without what may be a
+        key."""
+        if self.fault:
+            return self.fault
         if not self.command:
-            return self.url
+            parts = urlsplit(self.url)
+            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         where = f" (in {self.folder})" if self.folder else ""
         return " ".join([*(f"{name}=…" for name in sorted(self.env)), shlex.join(self.command)]) + where
 
@@ -56,8 +64,8 @@ class McpServer(Struct, frozen=True):
 
 
 def read_servers(file: Path) -> dict[str, McpServer]:
-    """The servers of a file by their names, those that are switched off left out; none where there is no file. Raises
-    McpError."""
+    """The servers of a file by their names, those that are switched off left out, those that are wrong with their
+    fault; none where there is no file. Raises McpError."""
     try:
         with file.open("rb") as opened:
             data = opened.read(LARGEST + 1)
@@ -76,8 +84,14 @@ def read_servers(file: Path) -> dict[str, McpServer]:
     servers = found.get("mcpServers", found.get("servers")) if isinstance(found, dict) else None
     if not isinstance(servers, dict):
         raise McpError(f'{file} has no table "mcpServers".')
-    read = [_server(file, str(name), one) for name, one in servers.items()]
-    return {one.name: one for one in read if one is not None}
+    read: dict[str, McpServer] = {}
+    for name, given in servers.items():
+        try:
+            if (server := _server(file, name, given)) is not None:
+                read[name] = server
+        except McpError as error:
+            read[name] = McpServer(name, fault=str(error))
+    return read
 
 
 def _server(file: Path, name: str, given: object) -> McpServer | None:
@@ -92,9 +106,17 @@ def _server(file: Path, name: str, given: object) -> McpServer | None:
         line = tuple(_filled(one, where) for one in (command, *map(str, arguments)))
         folder = given.get("cwd")
         return McpServer(name, line, _texts(given, "env", where), _filled(folder, where) if folder else "")
-    if isinstance(url, str) and url.startswith(("http://", "https://")):
-        return McpServer(name, url=_filled(url, where), headers=_texts(given, "headers", where))
+    if isinstance(url, str) and _is_address(url := _filled(url, where)):
+        return McpServer(name, url=url, headers=_texts(given, "headers", where))
     raise McpError(f"{where} has neither a command, with its args as a list, nor a url.")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def _texts(given: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
@@ -107,7 +129,7 @@ def _texts(given: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
 def _filled(value: object, where: str) -> str:
     """A value with the variables of the environment that it names. Raises McpError for one that is not set."""
     text = str(value)
-    for name, otherwise in _VARIABLE.findall(text):
-        if name not in os.environ and not otherwise:
-            raise McpError(f"{where} names the environment variable {name}, which is not set.")
+    for found in _VARIABLE.finditer(text):
+        if found[1] not in os.environ and found[2] is None:
+            raise McpError(f"{where} names the environment variable {found[1]}, which is not set.")
     return _VARIABLE.sub(lambda found: os.environ.get(found[1], found[2] or ""), text)

@@ -13,6 +13,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from kvchat.mcp.client import LARGEST, ConnectionLostError, Form, Message
@@ -35,7 +36,8 @@ class StdioTransport:
         self._server = server
         self._starting = asyncio.Lock()
         self._process: Process | None = None
-        self._reader: asyncio.Task[None] | None = None
+        self._readers: set[asyncio.Task[None]] = set()
+        """Of the program, and of those that are ending."""
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._said: deque[bytes] = deque(maxlen=8)
         """The last lines of its standard error."""
@@ -52,7 +54,7 @@ class StdioTransport:
             await self.tell(message)
             return await answer
         finally:
-            del self._answers[message["id"]]
+            self._answers.pop(message["id"], None)
 
     async def tell(self, message: Message) -> None:
         if self._process is None or self._process.stdin is None:
@@ -64,9 +66,10 @@ class StdioTransport:
             raise McpError(self._ended) from None
 
     async def aclose(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait({self._reader})
+        for reader in self._readers:
+            reader.cancel()
+        if self._readers:
+            await asyncio.wait(self._readers)
 
     async def _start(self) -> None:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(self._server.env)
@@ -78,7 +81,7 @@ class StdioTransport:
                 stdout=PIPE,
                 stderr=PIPE,
                 env=env,
-                cwd=self._server.folder or None,
+                cwd=self._server.folder or Path.home(),
                 start_new_session=True,
                 limit=LARGEST,
             )
@@ -86,7 +89,9 @@ class StdioTransport:
             why = getattr(error, "strerror", None) or str(error)
             raise McpError(f"{one_line(self._server.command[0], 200)} cannot be started: {why}.") from None
         self._process = process
-        self._reader = asyncio.create_task(self._read(process))
+        reader = asyncio.create_task(self._read(process))
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
 
     async def _read(self, process: Process) -> None:
         """Hand over what it answers until it ends, then end what is left of it."""
@@ -98,10 +103,10 @@ class StdioTransport:
         except (ValueError, OSError):  # a line that is too long
             pass
         finally:
-            self._process = None
+            self._process, (waiting, self._answers) = None, (self._answers, {})
             await asyncio.shield(asyncio.create_task(_end(process)))
             listening.cancel()
-            for answer in self._answers.values():
+            for answer in waiting.values():
                 if not answer.done():
                     answer.set_exception(McpError(self._ended))
 

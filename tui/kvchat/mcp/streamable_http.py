@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from kvchat.backends.dialect import BackendError
+from kvchat.backends.dialect import BackendError, ServerOptions
 from kvchat.backends.http.endpoint import open_endpoint
 from kvchat.backends.http.stream import EVENT_STREAM, Event, SseParser, StreamTooLargeError
 from kvchat.backends.http.transport import Exchange
@@ -49,11 +49,12 @@ class StreamableHttpTransport:
         except BackendError as error:
             raise McpError(error.sentence) from None
         if head.status == 404 and self._session:
+            self._session = self._version = ""
             raise ConnectionLostError("It does not know this session.")
         if answer is None:
             if head.is_good:
-                raise McpError(f"{self._server.url} does not answer as an MCP server does.")
-            raise McpRefusedError(f"{self._server.url} answers with the status {head.status}.")
+                raise McpError(f"{self._server.shown} does not answer as an MCP server does.")
+            raise McpRefusedError(f"{self._server.shown} answers with the status {head.status}.")
         if begins:
             result = answer.get("result")
             self._session = head.headers.get(SESSION, "")
@@ -87,10 +88,10 @@ class StreamableHttpTransport:
         headers |= {SESSION: self._session} if self._session else {}
         body = None if message is None else json.dumps(message).encode()
         return Exchange(
-            await open_endpoint(self._base),
+            await open_endpoint(self._base, options=ServerOptions(headers=self._server.headers)),
             method,
             self._path,
-            headers={**headers, **self._server.headers, **more},
+            headers={**headers, **more},
             body=body,
         )
 

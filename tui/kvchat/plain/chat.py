@@ -37,7 +37,7 @@ from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
-from kvchat.text.tools import STARTS, program_lines, shown_call
+from kvchat.text.tools import ASKS, STARTS, program_lines, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
@@ -261,14 +261,27 @@ class PlainChat:
         price = await self.service.prices.exact(self.id, act, node, text, options)
         return not price.worth_asking or await self.speaker.agreed(title or TITLES[act], price_lines(price, act))
 
-    async def may_start(self, names: Sequence[str]) -> bool:
-        """Whether the programs behind these names of tools may be started: each is asked for once. Raises ChatError."""
-        mcp = self.service.core.mcp
+    async def can_have(self, names: Sequence[str]) -> bool:
+        """Whether these tools can be had: the user agrees to the programs behind them, each asked for once, and waits
+        until they have listed theirs. Raises ChatError."""
+        mcp, failed = self.service.core.mcp, list[ChatError]()
         for name, server in mcp.to_agree(names).items():
             if not await self.speaker.agreed(STARTS, program_lines(name, server.shown)):
                 return False
             await mcp.agree(server)
-        return True
+
+        async def listed() -> None:
+            try:
+                await self.service.branches.can_have(self.id, names)
+            except ChatError as error:
+                failed.append(error)
+
+        if asked := ", ".join(mcp.behind(names)):
+            self.speaker.say(ASKS.format(names=asked))
+        is_there = await self.answers.awaited(listed(), lambda: "")
+        for error in failed:
+            raise error
+        return is_there
 
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""

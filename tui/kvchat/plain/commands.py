@@ -465,13 +465,11 @@ class Commands:
             self._say(f"/tools NAMES changes them: {known}, none. /tools forget takes back what you allowed.")
         elif names == ["forget"]:
             await service.tools.forget()
+            await service.core.mcp.forget()
             self._say(FORGOTTEN)
         else:
             names = [] if names == ["none"] else names
-            if not await self._chat.may_start(names):
-                return
-            await service.branches.can_have(self._chat.id, names)
-            if await self._chat.agreed("tools", text=" ".join(names)):
+            if await self._chat.can_have(names) and await self._chat.agreed("tools", text=" ".join(names)):
                 await service.branches.set_tools(self._chat.id, names)
                 self._say(tools_sentence(self._chat.conversation.tools))
 

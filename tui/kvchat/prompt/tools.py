@@ -88,6 +88,8 @@ class Permission(Struct, frozen=True):
     """A folder or a host; empty: the tool itself."""
     goes_to: str = ""
     """Where what is asked for goes, beyond what the call says; empty: nowhere."""
+    group: str = ""
+    """The server whose tool it is; empty: kvchat's own."""
 
     def __str__(self) -> str:
         return f"{self.tool}:{self.scope}" if self.scope else self.tool

@@ -18,7 +18,7 @@ from kvchat.chat.core import Core, on_newest
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.question.mentions import asked_as
-from kvchat.chat.tools.named import listed_tools
+from kvchat.chat.tools.named import listed_tools, named_tools
 from kvchat.prompt.branching import Branch, under_system, without_turn
 from kvchat.prompt.message import Message, Role, new_id, system_message, with_tools
 from kvchat.prompt.tags import own
@@ -124,14 +124,20 @@ class Branches:
 
     @on_newest(Head.SETTLED)
     async def set_tools(self, id: str, names: Sequence[str]) -> None:
-        """Other tools: a new branch below a new system message. The old branch stays. Raises ChatError."""
+        """Other tools, those of MCP servers as they were listed last: a new branch below a new system message. The old
+        branch stays. Raises ChatError."""
         conversation = self._core.conversations.free(id)
-        tools = await self.can_have(id, names)
+        tools = self._usable(id, named_tools(self._core, names))
         await self._begin_with(conversation, with_tools(conversation.path()[0].message, tools), "tools")
 
     async def can_have(self, id: str, names: Sequence[str]) -> bytes:
-        """The tools of these names, where a conversation's server has any. Raises ChatError."""
-        tools, info = await listed_tools(self._core, names), self._core.servers.link(id).info
+        """The tools of these names, as MCP servers list them now, where a conversation's server has any. Raises
+        ChatError."""
+        return self._usable(id, await listed_tools(self._core, names))
+
+    def _usable(self, id: str, tools: bytes) -> bytes:
+        """The tools, where a conversation's server has any. Raises ChatError."""
+        info = self._core.servers.link(id).info
         if tools and info is not None and info.takes_tools is False:
             raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
         return tools

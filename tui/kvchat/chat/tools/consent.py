@@ -59,8 +59,7 @@ class ToolConsent:
 
     async def agreed(self, id: str, permission: Permission, call: ToolCall) -> bool:
         """Whether a call may be carried out; the user is asked where that is not settled."""
-        group, _, _ = permission.tool.partition("__")  # a server's name stands for all of its tools
-        names = {group, permission.tool, str(permission)}
+        names = {permission.group, permission.tool, str(permission)}
         if names & self._given or permission in self._of_conversations.get(id, ()):
             return True
         if not self._ground.incognito and str(permission) in self.always():

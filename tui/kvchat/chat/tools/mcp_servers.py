@@ -37,7 +37,6 @@ STARTS_S = 60.0
 """Seconds that a server may take to start and to list its tools: some fetch themselves first."""
 MOST_TOOLS = 128
 LONGEST_NAME = 64
-LONGEST_ERROR = 4000
 AGREED = "programs agreed"
 """The setting of the store with the digests of the command lines that the user agreed to: a JSON list."""
 LISTED = "tools listed "
@@ -61,18 +60,16 @@ class McpServers:
         self._usual_file = usual_file
         self._clients: dict[str, tuple[McpServer, McpClient]] = {}
         self._lists: dict[str, tuple[ListedTool, ...]] = {}
-        self._asked: dict[str, McpServer] = {}
-        """The servers that listed their tools in this run, as they were then."""
         self._agreed: set[str] = set()
         """Digests of this run."""
 
     def configured(self) -> dict[str, McpServer]:
         """The servers of the file, by the names that stand for all of their tools. Raises ChatError."""
         named = self._ground.settings.mcp_file
-        file = Path(named).expanduser() if named else self._usual_file
         try:
+            file = Path(named).expanduser() if named else self._usual_file
             return {} if file is None else {group_name(one.name): one for one in read_servers(file).values()}
-        except McpError as error:
+        except (McpError, RuntimeError) as error:  # `~` of a user that there is not
             raise ChatError(ChatProblem.TOOL_SERVERS, why=str(error)) from None
 
     def known(self) -> dict[str, McpServer]:
@@ -100,7 +97,7 @@ class McpServers:
         given = name.strip().lower()
         return max((one for one in self.configured() if f"{given}__".startswith(f"{one}__")), key=len, default=None)
 
-    def _behind(self, names: Sequence[str]) -> dict[str, McpServer]:
+    def behind(self, names: Sequence[str]) -> dict[str, McpServer]:
         """The servers behind these names. Raises ChatError."""
         groups = set(filter(None, map(self.group_of, names)))
         return {name: server for name, server in self.configured().items() if name in groups} if groups else {}
@@ -109,13 +106,18 @@ class McpServers:
 
     def to_agree(self, names: Sequence[str]) -> dict[str, McpServer]:
         """The servers behind these names whose command line the user has not agreed to. Raises ChatError."""
-        return {name: one for name, one in self._behind(names).items() if not self.may_start(one)}
+        return {name: one for name, one in self.behind(names).items() if not self.may_start(one)}
 
     async def agree(self, server: McpServer, *, keep: bool = True) -> None:
         """The user's yes to a command line. Without `keep`, and in an incognito run, for this one only."""
         self._agreed.add(server.digest)
         if keep and not self._ground.incognito:
             await self._ground.keep_setting(AGREED, json.dumps(sorted({*self._kept(), server.digest})))
+
+    async def forget(self) -> None:
+        """Take back every yes to a command line; what runs goes on until kvchat ends."""
+        self._agreed.clear()
+        await self._ground.keep_setting(AGREED, None)
 
     def may_start(self, server: McpServer) -> bool:
         """Whether a server is none that is started, or the user agreed to its command line."""
@@ -130,17 +132,14 @@ class McpServers:
 
     # -- what they list
 
-    def unasked(self, names: Sequence[str]) -> list[str]:
-        """The servers behind these names that were not asked for their tools in this run. Raises ChatError."""
-        return [name for name, server in self._behind(names).items() if self._asked.get(name) != server]
-
     async def list_tools(self, names: Sequence[str]) -> None:
-        """Ask the servers behind these names for their tools, once in a run. Raises ChatError."""
-        for group in self.unasked(names):
-            await self._list(group)
+        """Ask the servers behind these names for their tools. Raises ChatError."""
+        for group, server in self.behind(names).items():
+            await self._list(group, server)
 
-    async def _list(self, group: str) -> None:
-        server = self.configured()[group]
+    async def _list(self, group: str, server: McpServer) -> None:
+        if server.fault:
+            raise ChatError(ChatProblem.TOOL_SERVERS, why=server.fault)
         if not self.may_start(server):
             raise ChatError(ChatProblem.TOOLS_NOT_LISTED, name=group)
         try:
@@ -151,10 +150,10 @@ class McpServers:
         except TimeoutError:
             why = f"It did not answer for {STARTS_S:.0f} seconds."
             raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why=why) from None
-        listed = sorted(filter(None, (_listed(group, one) for one in found)), key=lambda one: one.definition.name)
+        listed = {one.definition.name: one for one in filter(None, (_listed(group, one) for one in found))}
         if not listed:
             raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why="It has no tool that can be offered.")
-        self._lists[group], self._asked[group] = tuple(listed[:MOST_TOOLS]), server
+        self._lists[group] = tuple(listed[name] for name in sorted(listed)[:MOST_TOOLS])
         if not self._ground.incognito:
             await self._ground.keep_setting(LISTED + group, encode(self._lists[group]))
 
@@ -222,11 +221,11 @@ class McpTool:
                 f"The command line of the MCP server {self._group} is not agreed to. The user can do that with "
                 f"/tools {self._group}."
             )
-        where = f"the MCP server {self._group}"
-        if not self._server.command:
-            where = self._server.url
-            must_be_shown(json.dumps(given, ensure_ascii=False))
-        return Permission(self._listed.definition.name, goes_to=where)
+        if self._server.fault:
+            raise ToolError(self._server.fault)
+        must_be_shown(json.dumps(given, ensure_ascii=False))
+        where = f"the MCP server {self._group}" if self._server.command else self._server.shown
+        return Permission(self._listed.definition.name, goes_to=where, group=self._group)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
         try:
@@ -237,7 +236,7 @@ class McpTool:
             raise ToolError(f"{self._group} asks for more than a call brings, and kvchat gives no more.")
         text = "\n\n".join(filter(None, map(_text, _items(result)))) or _structured(result)
         if result.get("isError") is True:
-            raise ToolError(text[:LONGEST_ERROR] or "It failed, and does not say why.")
+            text = f"The call failed. {text}"
         return [ContextBlock(RESULT, self._listed.definition.name, text or "It gave nothing.")]
 
 
@@ -245,19 +244,20 @@ class McpTool:
 
 
 def group_name(name: str) -> str:
-    """The name that stands for a server in kvchat: letters that servers of models take, and none of kvchat's own."""
-    given = _usable(name.strip().lower(), 24)
-    return f"mcp_{given}" if own_tools(given) or given in ("none", "forget") else given
+    """The name that stands for a server in kvchat: letters that servers of models take, none of kvchat's own, and no
+    `__`, which stands behind it in the names of its tools."""
+    given = name.strip().lower()
+    plain = _within(24, given, re.sub(r"[^a-z0-9-]+", "_", given).strip("_") or "mcp")
+    return f"mcp_{plain}" if own_tools(plain) or plain in ("none", "forget") else plain
 
 
-def _usable(name: str, longest: int) -> str:
-    """A name in the letters that a function may have; another one than it was ends with a digest of that, so that two
-    stay two."""
-    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if plain == name and 0 < len(name) <= longest:
-        return name
+def _within(most: int, name: str, plain: str) -> str:
+    """`plain`, which stands for a name; where it is another one, or longer than `most`, it ends with a digest of the
+    name, so that two stay two."""
+    if plain == name and len(plain) <= most:
+        return plain
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:4]
-    return f"{plain[: longest - 5]}_{digest}"
+    return f"{plain[: most - 5].rstrip('_')}_{digest}"
 
 
 def _listed(group: str, found: Mapping[str, Any]) -> ListedTool | None:
@@ -268,9 +268,10 @@ def _listed(group: str, found: Mapping[str, Any]) -> ListedTool | None:
     try:
         parameters = _lean(schema)
         assert isinstance(parameters, dict)
-        parameters |= {"type": "object", "properties": parameters.get("properties") or {}}
-        said = guarded(str(found.get("description") or "").strip())
-        definition = ToolDefinition(_usable(f"{group}__{own}", LONGEST_NAME), said, parameters)
+        properties = parameters.get("properties")
+        parameters |= {"type": "object", "properties": properties if isinstance(properties, dict) else {}}
+        name, said = f"{group}__{own}", guarded(str(found.get("description") or "").strip())
+        definition = ToolDefinition(_within(LONGEST_NAME, name, re.sub(r"[^a-zA-Z0-9_-]", "_", name)), said, parameters)
         written = canonical(definition.wire()).decode()
     except (ValueError, TypeError, RecursionError):
         return None

@@ -46,13 +46,14 @@ class ToolController:
         names: Sequence[str] | None = words.replace(",", " ").split()
         if names == ["forget"]:
             await self._service.tools.forget()
+            await self._service.core.mcp.forget()
             workspace.say(FORGOTTEN)
             return
         try:
             names = [] if names == ["none"] else names or await self._chosen(id)
             if names is None or not await self.may_start(names):
                 return
-            if asked := ", ".join(self._service.core.mcp.unasked(names)):
+            if asked := ", ".join(self._service.core.mcp.behind(names)):
                 workspace.say(ASKS.format(names=asked))
             await branches.can_have(id, names)
         except ChatError as error:
