@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kvchat.backends.http.transport import unskippable
 from kvchat.mcp.client import LARGEST, ConnectionLostError, Form, Message
 from kvchat.mcp.configured import McpError, McpServer
 from kvchat.sanitize import one_line
@@ -104,7 +105,7 @@ class StdioTransport:
             pass
         finally:
             self._process, (waiting, self._answers) = None, (self._answers, {})
-            await asyncio.shield(asyncio.create_task(_end(process)))
+            await unskippable(_end(process))
             listening.cancel()
             for answer in waiting.values():
                 if not answer.done():
