@@ -47,8 +47,8 @@ def begun(make, server: ToyServer, file: File):
 
     async def begun(agrees: bool = True, **options: object):
         service = make(server.url, mcp_file=file.path, **options)
-        for one in service.core.mcp.to_agree(["box"]).values() if agrees else ():
-            await service.core.mcp.agree(one)
+        for one in service.mcp.to_agree(["box"]).values() if agrees else ():
+            await service.mcp.agree(one)
         service.tools.give(["box"] if agrees else [])
         return service
 
@@ -88,7 +88,7 @@ async def test_what_is_offered_stays_whatever_the_server_lists_later(begun, serv
     for modes in (["shuffled"], ["shuffled", "more"], ["without"], ["dies"]):
         file.has(*modes)
         later = await begun()
-        await later.core.mcp.list_tools(["box"])
+        await later.mcp.list_tools(["box"])
         await later.conversations.open(conversation.id)
         await asks(later, server, calls(SAY, name="box__say"), tokens("Yes.", prompt=60), id=conversation.id)
     file.path.write_text('{"mcpServers": {}}')
@@ -104,7 +104,7 @@ async def test_what_is_offered_stays_whatever_the_server_lists_later(begun, serv
 async def test_a_new_conversation_has_what_was_listed_last_and_starts_nothing(begun, server, file: File, make) -> None:
     service = await begun()
     await service.new_conversations.create(tools=["box"], reuse=False)
-    before = service.core.mcp.named("box")
+    before = service.mcp.named("box")
     file.has("no such mode")  # another command line: nobody agreed to it
     settings = changed(Settings(), "tools", ("box", "files"))
     later = make(server.url, settings, mcp_file=file.path)
@@ -114,7 +114,7 @@ async def test_a_new_conversation_has_what_was_listed_last_and_starts_nothing(be
 
 async def test_nothing_starts_without_a_yes_to_its_command_line(begun, server: ToyServer, file: File) -> None:
     service = await begun(agrees=False)
-    [(name, program)] = service.core.mcp.to_agree(["files", "Box__say"]).items()
+    [(name, program)] = service.mcp.to_agree(["files", "Box__say"]).items()
     assert name == "box" and program.shown.endswith("mcp_box.py")
     with pytest.raises(ChatError, match="/tools box shows its command line"):
         await service.new_conversations.create(tools=["box"], reuse=False)
@@ -132,9 +132,9 @@ async def test_an_incognito_run_keeps_no_yes_and_no_list(begun, make, server: To
     service = await begun(incognito=True)
     await service.new_conversations.create(tools=["box"], reuse=False)
     later = make(server.url, mcp_file=file.path)
-    assert later.core.mcp.to_agree(["box"])
+    assert later.mcp.to_agree(["box"])
     with pytest.raises(ChatError, match="not known yet"):
-        later.core.mcp.named("box")
+        later.mcp.named("box")
 
 
 async def test_usual_tools_that_cannot_be_had_are_left_out_and_said(make, server: ToyServer, file: File) -> None:
@@ -170,17 +170,17 @@ async def test_a_broken_file_is_said_where_a_server_is_named(begun, file: File) 
         await service.new_conversations.create(tools=["box"], reuse=False)
     conversation = await service.new_conversations.create(tools=["files"], reuse=False)
     assert conversation.tools == ("read_file",)
-    assert service.core.mcp.to_agree(["files"]) == service.core.mcp.to_agree([]) == service.core.mcp.known() == {}
+    assert service.mcp.to_agree(["files"]) == service.mcp.to_agree([]) == service.mcp.known() == {}
     await service.branches.set_tools(conversation.id, [])
     assert conversation.tools == ()
 
 
 async def test_nothing_long_goes_to_an_address_unseen(begun, server: ToyServer, file: File) -> None:
     service = await begun()
-    await service.core.mcp.list_tools(["box"])
+    await service.mcp.list_tools(["box"])
     address = {"mcpServers": {"box": {"url": "https://box.example/mcp"}}}
     file.path.write_text(json.dumps(address))
-    tool = service.core.mcp.tool("box__say")
+    tool = service.mcp.tool("box__say")
     assert tool is not None and tool.permission({"text": "lamp"}).goes_to == "https://box.example/mcp"
     with pytest.raises(ToolError, match="nothing longer goes out"):
         tool.permission({"text": "lamp " * 200})
@@ -191,10 +191,10 @@ async def test_a_server_that_failed_or_changed_is_asked_again(begun, file: File)
     service = await begun()
     for _ in range(2):
         with pytest.raises(ChatError, match="The MCP server box gives no tools: no-such-program cannot be started"):
-            await service.core.mcp.list_tools(["box"])
+            await service.mcp.list_tools(["box"])
     for modes, count in ((["plain"], 2), (["more"], 3)):
         file.has(*modes)
-        [server] = service.core.mcp.to_agree(["box"]).values()
-        await service.core.mcp.agree(server)
-        await service.core.mcp.list_tools(["box"])
-        assert len(service.core.mcp.named("box")) == count
+        [server] = service.mcp.to_agree(["box"]).values()
+        await service.mcp.agree(server)
+        await service.mcp.list_tools(["box"])
+        assert len(service.mcp.named("box")) == count

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from kvchat.chat.mirror import Mirror
     from kvchat.chat.server.choice import ServerChooser
     from kvchat.chat.thumbnails import Thumbnails
+    from kvchat.chat.tools.mcp_servers import McpServers
     from kvchat.chat.tools.steps import ToolSteps
     from kvchat.chat.trunks import Trunks
     from kvchat.documents.library import Library
@@ -192,6 +193,10 @@ class ChatService:
             self.mirror.begin()
 
     # What a start does not need is built when it is first used.
+
+    @property
+    def mcp(self) -> McpServers:
+        return self.core.mcp
 
     @cached_property
     def prices(self) -> Prices:

@@ -49,13 +49,13 @@ async def allow_calls(service: ChatService, allowed: Sequence[str]) -> None:
 
     names = [name for one in allowed if (name := one.partition(":")[0]) not in DEFINITIONS]
     for name in names:
-        if service.core.mcp.group_of(name) is None:
+        if service.mcp.group_of(name) is None:
             raise UsageError(f"There is no tool {name} to allow; kvchat's own are {', '.join(DEFINITIONS)}.")
-        if name.lower() in service.core.mcp.behind([name]):
+        if name.lower() in service.mcp.behind([name]):
             service.tools.give([name.lower()])
     service.tools.give(allowed)
-    for server in service.core.mcp.to_agree(names).values() if names else ():
-        await service.core.mcp.agree(server, keep=False)
+    for server in service.mcp.to_agree(names).values() if names else ():
+        await service.mcp.agree(server, keep=False)
 
 
 async def agree_to_programs(service: ChatService, names: Sequence[str]) -> None:
@@ -64,13 +64,13 @@ async def agree_to_programs(service: ChatService, names: Sequence[str]) -> None:
 
     if all(map(own_tools, names)):
         return
-    for name, server in service.core.mcp.to_agree(names).items():
+    for name, server in service.mcp.to_agree(names).items():
         print(*map(clean, program_lines(name, server.shown)), sep="\n", file=sys.stderr)
         if not _is_at_terminal():
             raise CommandError(f"Not started, for want of your yes. To allow it in this run: --allow {name}")
         if not await _says_yes(STARTS):
             raise CommandError("Nothing was sent.")
-        await service.core.mcp.agree(server)
+        await service.mcp.agree(server)
 
 
 def ask_about_calls(service: ChatService) -> None:

@@ -264,7 +264,7 @@ class PlainChat:
     async def can_have(self, names: Sequence[str]) -> bool:
         """Whether these tools can be had: the user agrees to the programs behind them, each asked for once, and waits
         until they have listed theirs. Raises ChatError."""
-        mcp, failed = self.service.core.mcp, list[ChatError]()
+        mcp, failed = self.service.mcp, list[ChatError]()
         for name, server in mcp.to_agree(names).items():
             if not await self.speaker.agreed(STARTS, program_lines(name, server.shown)):
                 return False

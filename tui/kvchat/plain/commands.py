@@ -461,11 +461,11 @@ class Commands:
         service, names = self._chat.service, words.replace(",", " ").split()
         if not names:
             self._say(tools_sentence(self._chat.conversation.tools))
-            known = ", ".join([*GROUPS, *service.core.mcp.known()])
+            known = ", ".join([*GROUPS, *service.mcp.known()])
             self._say(f"/tools NAMES changes them: {known}, none. /tools forget takes back what you allowed.")
         elif names == ["forget"]:
             await service.tools.forget()
-            await service.core.mcp.forget()
+            await service.mcp.forget()
             self._say(FORGOTTEN)
         else:
             names = [] if names == ["none"] else names

@@ -46,14 +46,14 @@ class ToolController:
         names: Sequence[str] | None = words.replace(",", " ").split()
         if names == ["forget"]:
             await self._service.tools.forget()
-            await self._service.core.mcp.forget()
+            await self._service.mcp.forget()
             workspace.say(FORGOTTEN)
             return
         try:
             names = [] if names == ["none"] else names or await self._chosen(id)
             if names is None or not await self.may_start(names):
                 return
-            if asked := ", ".join(self._service.core.mcp.behind(names)):
+            if asked := ", ".join(self._service.mcp.behind(names)):
                 workspace.say(ASKS.format(names=asked))
             await branches.can_have(id, names)
         except ChatError as error:
@@ -67,7 +67,7 @@ class ToolController:
         from kvchat.ui.screens.tools import ToolsScreen
 
         there, prices = self.workspace.conversation.tools, self._service.prices
-        servers = self._service.core.mcp.known()
+        servers = self._service.mcp.known()
         chosen = [name for name, group in GROUPS.items() if any(one.name in there for one in group)]
         chosen += [name for name in servers if any(one.startswith(f"{name}__") for one in there)]
         groups = [(name, TOOL_GROUPS[name]) for name in GROUPS]
@@ -78,7 +78,7 @@ class ToolController:
         """Whether the programs behind these names of tools may be started: each is asked for once. Raises ChatError."""
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 
-        mcp = self._service.core.mcp
+        mcp = self._service.mcp
         for name, server in mcp.to_agree(names).items():
             choices: list[Choice[bool]] = [("y", "Start it, now and later", True), ("n", "No", False)]
             lines = program_lines(name, server.shown)
