@@ -15,7 +15,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.tools.tool import ToolError
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import guarded
-from toyserver import ToyServer, calls, tokens
+from toyserver import ToyServer, calls, reply, tokens
 
 pytestmark = pytest.mark.process
 BOX = str(Path(__file__).parent.parent / "mcp_box.py")
@@ -198,3 +198,22 @@ async def test_a_server_that_failed_or_changed_is_asked_again(begun, file: File)
         await service.mcp.agree(server)
         await service.mcp.list_tools(["box"])
         assert len(service.mcp.named("box")) == count
+
+
+async def test_nothing_is_started_for_a_model_without_tools(begun, server: ToyServer, file: File) -> None:
+    caps = {"supports_tools": False, "supports_tool_calls": False}
+    props = {"build_info": "b11549-toy", "total_slots": 1, "model_path": "toy.gguf", "chat_template_caps": caps}
+    server.on("/props", reply(200, {**props, "default_generation_settings": {"n_ctx": 4096}}))
+    service = await begun()
+    conversation = await service.new_conversations.create(reuse=False)
+    await service.servers.reach(conversation.id)
+    for act in (
+        service.branches.can_have(conversation.id, ["box"]),
+        service.branches.set_tools(conversation.id, ["files"]),
+        service.new_conversations.create(tools=["box"], reuse=False),
+    ):
+        with pytest.raises(ChatError, match="has no tools: its chat template has no place for them"):
+            await act
+    with pytest.raises(ChatError, match="not known yet"):
+        service.mcp.named("box")
+    await service.branches.set_tools(conversation.id, [])

@@ -265,6 +265,8 @@ class PlainChat:
         """Whether these tools can be had: the user agrees to the programs behind them, each asked for once, and waits
         until they have listed theirs. Raises ChatError."""
         mcp, failed = self.service.mcp, list[ChatError]()
+        if names:
+            self.service.branches.must_take_tools(self.id)
         for name, server in mcp.to_agree(names).items():
             if not await self.speaker.agreed(STARTS, program_lines(name, server.shown)):
                 return False

@@ -127,20 +127,22 @@ class Branches:
         """Other tools, those of MCP servers as they were listed last: a new branch below a new system message. The old
         branch stays. Raises ChatError."""
         conversation = self._core.conversations.free(id)
-        tools = self._usable(id, named_tools(self._core, names))
-        await self._begin_with(conversation, with_tools(conversation.path()[0].message, tools), "tools")
+        if names:
+            self.must_take_tools(id)
+        system = with_tools(conversation.path()[0].message, named_tools(self._core, names))
+        await self._begin_with(conversation, system, "tools")
+
+    def must_take_tools(self, id: str) -> None:
+        """Raises ChatError where the model of a conversation is known to have no place for tools."""
+        info = self._core.servers.link(id).info
+        if info is not None and info.takes_tools is False:
+            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
 
     async def can_have(self, id: str, names: Sequence[str]) -> bytes:
-        """The tools of these names, as MCP servers list them now, where a conversation's server has any. Raises
-        ChatError."""
-        return self._usable(id, await listed_tools(self._core, names))
-
-    def _usable(self, id: str, tools: bytes) -> bytes:
-        """The tools, where a conversation's server has any. Raises ChatError."""
-        info = self._core.servers.link(id).info
-        if tools and info is not None and info.takes_tools is False:
-            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
-        return tools
+        """The tools of these names, as MCP servers list them now. Raises ChatError."""
+        if names:
+            self.must_take_tools(id)
+        return await listed_tools(self._core, names)
 
     async def _begin_with(self, conversation: OpenConversation, system: Message, act: Change) -> None:
         before = conversation.path()[0]

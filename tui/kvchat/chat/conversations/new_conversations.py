@@ -71,17 +71,16 @@ class NewConversations:
     async def _tools(self, link: Link, persona: Persona | None, names: Sequence[str] | None) -> bytes:
         """The tools that a conversation begins with. Those that are asked for must be there; a usual one that is not is
         left out, and that is said. Raises ChatError."""
-        has_none = link.info is not None and link.info.takes_tools is False
+        info = link.info
+        if names and info is not None and info.takes_tools is False:
+            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
         if names is not None:
-            tools = await listed_tools(self._core, names)
-            if tools and has_none and link.info is not None:
-                raise ChatError(ChatProblem.NO_TOOLS, model=one_line(link.info.model, 60))
-            return tools
+            return await listed_tools(self._core, names)
         for usual in (persona.tools if persona is not None else None, link.connector.server.tools):
             names = usual if names is None else names
         names = (self._core.settings.tools or ()) if names is None else names
         had = []
-        for name in () if has_none else names:
+        for name in () if info is not None and info.takes_tools is False else names:
             try:
                 named_tools(self._core, [name])
                 had.append(name)

@@ -50,6 +50,8 @@ class ToolController:
             workspace.say(FORGOTTEN)
             return
         try:
+            if names != ["none"]:
+                branches.must_take_tools(id)  # before anything is chosen, or started, for it
             names = [] if names == ["none"] else names or await self._chosen(id)
             if names is None or not await self.may_start(names):
                 return
