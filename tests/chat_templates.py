@@ -131,3 +131,63 @@ Today is {{ currentDate }}.
 {{ .Content }}<|im_end|>
 {{ end }}<|im_start|>assistant
 """
+
+_STEPS = """\
+{%- set ns = namespace(last_query_index=-1) -%}
+{%- for m in messages -%}{%- if m.role == 'user' -%}{%- set ns.last_query_index = loop.index0 -%}{%- endif -%}
+{%- endfor -%}
+{%- if tools -%}<|im_start|>system
+Call a tool so: CALL.
+{{ tools | tojson }}<|im_end|>
+{% endif -%}
+{%- for m in messages -%}
+{%- if m.role == 'tool' -%}<|im_start|>user
+<tool_response>
+{{ m.content }}
+</tool_response><|im_end|>
+{% elif m.role == 'assistant' -%}<|im_start|>assistant
+{% if loop.index0 > ns.last_query_index and m.reasoning_content -%}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif -%}{{ m.content or '' }}{%- for c in m.tool_calls or [] -%}{%- if not loop.first %}
+{% endif -%}CALL{%- endfor -%}<|im_end|>
+{% else -%}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}
+"""
+CALLING = {
+    "object": _STEPS.replace("so: CALL", "in tags").replace(
+        "CALL",
+        """{{- '<tool_call>\\n{"name": "' ~ c.function.name ~ '", "arguments": ' -}}{{- c.function.arguments | tojson -}}
+{{- '}\\n</tool_call>' -}}""",
+    ),
+    "parameters": _STEPS.replace("so: CALL", "in tags").replace(
+        "CALL",
+        """{{- '<tool_call>\\n<function=' ~ c.function.name ~ '>\\n' -}}
+{%- for key, value in c.function.arguments | items -%}
+{{- '<parameter=' ~ key ~ '>\\n' ~ value ~ '\\n</parameter>\\n' -}}{%- endfor -%}{{- '</function>\\n</tool_call>' -}}""",
+    ),
+    "channels": """\
+{%- set ns = namespace(last_final=-1) -%}
+{%- for m in messages -%}{%- if m.role == 'assistant' and not m.tool_calls -%}
+{%- set ns.last_final = loop.index0 -%}{%- endif -%}{%- endfor -%}
+{%- if tools -%}<|start|>developer<|message|>namespace functions {{ tools | tojson }}<|end|>{%- endif -%}
+{%- for m in messages -%}
+{%- if m.role == 'tool' -%}<|start|>functions.{{ m.name }} to=assistant<|channel|>commentary<|message|>
+{{- m.content | tojson }}<|end|>
+{%- elif m.role == 'assistant' -%}
+{%- if m.reasoning_content and loop.index0 > ns.last_final -%}
+<|start|>assistant<|channel|>analysis<|message|>{{ m.reasoning_content }}<|end|>{%- endif -%}
+{%- if m.tool_calls -%}{%- set c = m.tool_calls[0].function -%}
+<|start|>assistant to=functions.{{ c.name }}<|channel|>commentary json<|message|>{{ c.arguments | tojson }}<|call|>
+{%- else -%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{%- endif -%}
+{%- else -%}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}
+""",
+}
+"""As Qwen3, Qwen3-Coder and gpt-oss: the thoughts of a turn's steps are gone once the next question is there."""

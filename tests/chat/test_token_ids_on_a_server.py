@@ -3,9 +3,7 @@ begins with all that the slot holds, and no turn prefills anything but what is n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from msgspec.structs import replace
 
 pytest.importorskip("xllamacpp")
 
+from ids_kit import WORDS, answers, holds_the_law, last, serving, wasted
 from remembering_kit import remembering, until
 
 from chat_templates import FORGETFUL, SWITCHED
@@ -20,14 +19,12 @@ from engine_fixture import running_server, small_model
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.token_ids import known_ids
-from kvchat.store import Store
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine
-WORDS = '("sea " | "boat " | "moon " | "rain " | "old ")'
 GRAMMARS = {
     "forgets": f'root ::= "<think>\\n" {WORDS}{{20,30}} "\\n</think>\\n\\n" {WORDS}{{30,40}} "end"',
     "forgets an empty one": f'root ::= {WORDS}{{30,40}} "end"',
@@ -58,17 +55,6 @@ def endless(tokens: int) -> Parameters:
     return Parameters(temperature=1.0, seed=5, max_tokens=tokens, extra={"grammar": f"root ::= {WORDS}+"})
 
 
-@asynccontextmanager
-async def serving(url: str, folder: Path, *, token_ids: bool) -> AsyncIterator[ChatService]:
-    settings = changed(Settings(), "server.base_url", url)
-    settings = changed(changed(settings, "cache.token_ids", token_ids), "memory.enabled", False)
-    service = ChatService(Store.open(folder), settings)
-    try:
-        yield service
-    finally:
-        await service.aclose()
-
-
 async def begun(service: ChatService, habit: str) -> str:
     id = (await service.new_conversations.create("Be brief.", reuse=False)).id
     await service.conversations.open(id)
@@ -83,32 +69,6 @@ async def ask(service: ChatService, id: str, turn: int, parameters: Parameters |
         id, Question(f"Question {turn}: what is the sea like, and where are the boats?"), parameters=parameters
     )
     return await last(service, id)
-
-
-async def last(service: ChatService, id: str) -> Node:
-    await service.conversations.wait(id)
-    return service.conversations.get(id).path()[-1]
-
-
-def answers(path: list[Node]) -> list[Node]:
-    return [node for node in path if node.role is Role.ASSISTANT]
-
-
-def wasted(path: list[Node]) -> list[int]:
-    """Of each turn but the first."""
-    return [answer.figures.wasted_tokens for answer in answers(path)[1:]]
-
-
-def holds_the_law(path: list[Node]) -> None:
-    """Each prompt is the one before, what was sampled behind it, and what is new; as the server counted it."""
-    said = answers(path)
-    for before, after in pairwise(said):
-        sent = known_ids([node.ids for node in path[: path.index(before) + 1]], before.ids.scope).tokens
-        assert after.ids.before == len(sent)
-        assert after.figures.prompt_tokens == len(sent) + len(after.ids.added)
-        assert after.figures.prompt_tokens - before.figures.prompt_tokens == len(before.ids.sampled) + len(
-            after.ids.added
-        )
 
 
 async def test_ten_turns_over_a_restart_and_an_edit_prefill_what_is_new(url, habit, tmp_path):

@@ -1,4 +1,5 @@
-"""llama.cpp's `/completion` with a prompt of token ids: the request's fields, its answer, and the thoughts in that.
+"""llama.cpp's `/completion` with a prompt of token ids: the request's fields, its answer, and the thoughts and calls in
+that.
 
 The chat endpoint renders, tokenises and takes an answer apart; here kvchat does the last of these. The request holds
 nothing that a request to the chat endpoint would not hold.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.calls import CallShape, Channels, TaggedCalls
 from kvchat.backends.dialect import BackendError, Emit, Ended, Sampled, TokenPrompt
 from kvchat.backends.http.payload import is_object, name_at
 from kvchat.backends.http.stream import Payload
@@ -17,7 +19,16 @@ from kvchat.prompt.thoughts import NO_TAGS, Thoughts
 
 COMPLETION_PATH = "/completion"
 _CHAT_ONLY = frozenset(
-    {"stream_options", "chat_template_kwargs", "n", "add_generation_prompt", "continue_final_message", "verbose"}
+    {
+        "stream_options",
+        "chat_template_kwargs",
+        "n",
+        "add_generation_prompt",
+        "continue_final_message",
+        "verbose",
+        "tools",
+        "tool_choice",
+    }
 )
 """Fields of a chat request that mean nothing where the prompt is made already."""
 
@@ -29,8 +40,9 @@ def completion_fields(head: Mapping[str, object], prompt: TokenPrompt, tail: Map
     """The body's fields, given those that a chat request would have before and behind its messages."""
     fields = {name: value for name, value in head.items() if name not in _CHAT_ONLY}
     fields |= {"prompt": list(prompt.tokens), "return_tokens": True}
-    if (tags := prompt.tags).begin:
-        fields["preserved_tokens"] = [tags.begin, tags.end]  # else a tag that is one special token has no text
+    marks = (*filter(None, (prompt.tags.begin, prompt.tags.end)), *(prompt.calls.marks if prompt.calls else ()))
+    if marks:
+        fields["preserved_tokens"] = list(marks)  # else one that is a special token has no text
     for name, value in tail.items():
         if name in ("max_tokens", "max_completion_tokens"):
             fields["n_predict"] = value
@@ -72,10 +84,10 @@ class CompletionAnswer:
 
     def __init__(self, url: str, emit: Emit, context_size: int | None, prompt: TokenPrompt) -> None:
         # Where the template's tags are known, no others count.
-        unknown = prompt.tags is NO_TAGS and prompt.begins != "answer"
+        unknown = prompt.tags is NO_TAGS and prompt.begins != "answer" and prompt.calls is not CallShape.CHANNELS
         self._chat = ChatAnswer(url, emit, context_size, thoughts=Thoughts(None if unknown else NO_TAGS))
         self._emit = emit
-        self._thoughts = Thoughts(prompt.tags, prompt.begins)
+        self._reader = _reader(prompt)
         self._silent: list[int] = []
         """The last ids, which have brought no text yet: the end of the answer, a stop word, a part of a character."""
 
@@ -108,7 +120,7 @@ class CompletionAnswer:
         if text:
             self._flush()
         ended = part.get("stop") is True
-        deltas = [*self._thoughts.take(text), *(self._thoughts.ended() if ended else ())]
+        deltas = [*self._reader.take(text), *(self._reader.ended() if ended else ())]
         finish = _FINISH.get(str(part.get("stop_type"))) if ended else None
         if ended:
             match part.get("stop_type"):
@@ -123,12 +135,19 @@ class CompletionAnswer:
                 {
                     "choices": [
                         *({"index": 0, "delta": {kind: words}} for kind, words in deltas),
+                        *({"index": 0, "delta": {"tool_calls": [call]}} for call in (self._calls() if ended else ())),
                         *([{"index": 0, "delta": {}, "finish_reason": finish}] if finish else []),
                     ],
                     **chunk,
                 }
             )
         )
+
+    def _calls(self) -> list[dict[str, object]]:
+        calls = () if isinstance(self._reader, Thoughts) else self._reader.calls
+        return [
+            {"index": at, "function": {"name": call.name, "arguments": call.arguments}} for at, call in enumerate(calls)
+        ]
 
     def _flush(self) -> None:
         if self._silent:
@@ -138,6 +157,14 @@ class CompletionAnswer:
     def ended(self, error: BackendError | None = None) -> Ended:
         if not self._chat.finished:
             self._chat.take(
-                Payload({"choices": [{"index": 0, "delta": {kind: words}} for kind, words in self._thoughts.ended()]})
+                Payload({"choices": [{"index": 0, "delta": {kind: words}} for kind, words in self._reader.ended()]})
             )
         return self._chat.ended(error)
+
+
+def _reader(prompt: TokenPrompt) -> Thoughts | TaggedCalls | Channels:
+    """What takes the answer to a prompt apart."""
+    if prompt.calls is CallShape.CHANNELS:
+        return Channels(prompt.begins)
+    thoughts = Thoughts(prompt.tags, prompt.begins)
+    return TaggedCalls(thoughts, prompt.calls, prompt.tools) if prompt.calls is not None else thoughts

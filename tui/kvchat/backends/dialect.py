@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
@@ -26,6 +26,9 @@ from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.tools import ToolCall
 from kvchat.text.faults import Fault, Value, fault_sentence
+
+if TYPE_CHECKING:
+    from kvchat.backends.calls import CallShape
 
 # -- what the user set for one server, beyond its address and key ---------------------------------------------------
 
@@ -228,6 +231,8 @@ class ServerInfo(Struct, frozen=True):
     """Whether the model in use takes images; None where the server does not say."""
     takes_tools: bool | None = None
     """Whether the template of the model in use has a place for tools; None where the server does not say."""
+    call_shape: CallShape | None = None
+    """How the model in use writes calls of tools, where kvchat can read that itself."""
     replicas: bool = False
     """Whether several servers answer at this address, one or the other by a router's choice: there is no one cache
     that could be followed."""
@@ -283,6 +288,10 @@ class ServerInfo(Struct, frozen=True):
             return ""
         return f"{named.id} {named.vocabulary}"
 
+    def reads_calls(self, model: str) -> bool:
+        """Whether the calls that this model writes (without a name: the one in use) can be read by kvchat itself."""
+        return self.call_shape is not None and model in ("", self.model)
+
     @property
     def most_answers(self) -> int:
         """How many answers one request can ask for, all from one prefill."""
@@ -327,6 +336,9 @@ class TokenPrompt(Struct, frozen=True):
     tokens: Tokens
     begins: Begins = "start"
     tags: ThoughtTags = NO_TAGS
+    calls: CallShape | None = None
+    """How the answer may have calls of tools in it; None: its text is read as it is."""
+    tools: bytes = b""
 
 
 class ChatTurn(Struct, frozen=True):

@@ -51,8 +51,8 @@ class CacheSettings:
     )
     token_ids: bool = flag(
         False,
-        "Send prompts to llama.cpp as token ids where the model's template drops earlier reasoning and has no "
-        "option that keeps it: what was thought stays in the prompt, and nothing is prefilled again for it.",
+        "Send prompts to llama.cpp as token ids where the model's template drops earlier reasoning, or the steps of "
+        "tools, and has no option that keeps it: all of it stays in the prompt, and nothing is prefilled again for it.",
     )
     kept_gb: int = whole(
         4,

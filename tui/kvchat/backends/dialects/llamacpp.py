@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from kvchat.backends import errors
 from kvchat.backends.answer import progress_of
 from kvchat.backends.base import PROBE_S, Answer, HttpBackend
+from kvchat.backends.calls import FINAL, CallShape, shape_in
 from kvchat.backends.completion import COMPLETION_PATH, CompletionAnswer, completion_fields, wants_json
 from kvchat.backends.dialect import (
     MOST_TOKENS,
@@ -71,8 +72,9 @@ from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
-from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags, tags_in
+from kvchat.prompt.thoughts import Begins, ThoughtTags, tags_in
 from kvchat.prompt.token_ids import KnownIds
+from kvchat.prompt.tools import ToolCall, calls_in
 from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.text.faults import Fault, Unread
 
@@ -364,8 +366,13 @@ class LlamaCppBackend(HttpBackend):
         if turn.known is None:
             return turn
         text = await self.prompt_text(turn)
+        shape = self._info.call_shape
         prompt = TokenPrompt(
-            await self.tokens_of(text, turn.known), await self._begins(turn, text), await self._thought_tags(turn)
+            await self.tokens_of(text, turn.known),
+            await self._begins(turn, text),
+            await self._thought_tags(turn),
+            calls=shape if turn.may_call or shape is CallShape.CHANNELS else None,
+            tools=turn.tools,
         )
         emit(Prompted(turn.known, prompt.tokens))
         return replace(turn, prompt=prompt)
@@ -388,6 +395,8 @@ class LlamaCppBackend(HttpBackend):
         if turn.continues:
             message = as_object(parsed(turn.wires[-1].decode()), "a message")
             return "thought" if not message.get("content") and message.get("reasoning_content") else "answer"
+        if text.endswith(FINAL):
+            return "answer"
         return "thought" if (await self._thought_tags(turn)).leaves_open(text) else "start"
 
     async def _thought_tags(self, turn: ChatTurn) -> ThoughtTags:
@@ -414,9 +423,14 @@ class LlamaCppBackend(HttpBackend):
         mark = SAID
         while any(mark.encode() in wire for wire in turn.wires):
             mark += SAID
-        marked = Message(Role.ASSISTANT, mark).wire()
+        calls = calls_in(turn.wires[known - 1])
+        if calls:
+            calls = (*calls[:-1], ToolCall(calls[-1].id, calls[-1].name, canonical({"at": mark}).decode()))
+        marked = Message(Role.ASSISTANT, "" if calls else mark, calls=calls).wire()
         text = await self._rendered(replace(turn, wires=(*turn.wires[: known - 1], marked, *turn.wires[known:])))
         _, found, behind = text.partition(mark)
+        if calls and found and self._info.call_shape is not None:
+            behind = self._info.call_shape.behind(behind)
         if not found:
             raise failure(
                 Trouble.REFUSED,
@@ -430,7 +444,11 @@ class LlamaCppBackend(HttpBackend):
         if turn.known is None:
             return await self._rendered(turn)
         text = await self._behind(turn, turn.known.messages)
-        tags = await self._thought_tags(turn) if wants_json(turn.parameters) else NO_TAGS
+        if not wants_json(turn.parameters):
+            return text
+        if self._info.call_shape is CallShape.CHANNELS:
+            return text + FINAL
+        tags = await self._thought_tags(turn)
         return text + tags.closing if tags.leaves_open(text) else text
 
     async def _rendered(self, turn: ChatTurn) -> str:
@@ -619,6 +637,7 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         figures=Figures.BEFORE,
         sees=flag_at(figures_at(props, "modalities"), "vision"),
         takes_tools=flag_at(figures_at(props, "chat_template_caps"), "supports_tools"),
+        call_shape=shape_in(template) if isinstance(template, str) else None,
     )
 
 

@@ -58,9 +58,11 @@ class BranchRequests:
 
     def by_ids(self, turn: ChatTurn, path: Sequence[Node], server: ServerInfo) -> ChatTurn:
         """`turn`, whose messages are those of `path`, with what is known of its token ids where its prompt goes as
-        ids: where the user has set that, the server takes them, and there is neither an image, whose tokens nobody
-        knows, nor a tool, whose calls the server reads."""
-        if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images or turn.tools:
+        ids: where the user has set that, the server takes them, there is no image, whose tokens nobody knows, and the
+        calls of tools are in a shape that can be read here."""
+        if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images:
+            return turn
+        if turn.tools and not server.reads_calls(turn.model):
             return turn
         if not (vocabulary := server.vocabulary(turn.model)):
             return turn
