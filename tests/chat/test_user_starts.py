@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, marker_in, repeated_marker_in
+from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, behind_a_call, marker_in, repeated_marker_in
 
 CHATML = "<|im_start|>user\n{}<|im_end|>\n"
 ASK = "<|im_start|>assistant\n"
@@ -54,3 +54,22 @@ def test_places_are_found_within_ids_and_never_between_two() -> None:
     assert list(prompt.places_of(Tokens())) == []
     assert list(Tokens([7, 7, 7]).places_of(Tokens([7, 7]))) == [0]
     assert list(Tokens([0, 1 << 24, 0]).places_of(Tokens([0, 1]))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "behind_an_answer", "seam"),
+    [
+        (
+            '"}}\n</tool_call><|im_end|>\n<|im_start|>user\n',
+            "<|im_end|>\n<|im_start|>user\n",
+            "<|im_end|>\n<|im_start|>user\n",
+        ),
+        ("</arg_value></tool_call><|observation|><tool_response>", "<|user|>", "<|observation|><tool_response>"),
+        ('"}<|call|><|start|>functions.look', "<|end|><|start|>user<|message|>", "<|call|><|start|>functions.look"),
+        ('"}<|tool_call_end|><|im_end|>tool', "<|im_end|>user", "<|im_end|>tool"),
+        ('"}]', "</s>", ""),
+        ('"}]', "", ""),
+    ],
+)
+def test_a_call_ends_where_an_answer_would_or_at_the_first_special_token(text, behind_an_answer, seam) -> None:
+    assert behind_a_call(text, behind_an_answer) == seam

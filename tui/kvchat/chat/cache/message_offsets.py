@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.prompt.message import Message, Role
+from kvchat.prompt.tools import calls_in
 from kvchat.prompt.wire import canonical
 
 FIRST, QUESTION, ANSWER = "U2_USER_MSG", "U1_USER_MSG", "A_ASST_MSG"
@@ -120,30 +121,52 @@ class Seams:
 
     def __init__(self, access: CacheAccess) -> None:
         self._access = access
-        self._known: dict[tuple[Sequence[bytes], str, bytes, bool], Seam] = {}
+        self._known: dict[tuple[Sequence[bytes], str, bytes, bool, bool], Seam] = {}
 
     async def after_an_answer(self, turn: ChatTurn) -> Seam:
-        """The seam behind `turn`'s last message; none where that is no answer."""
+        """The seam behind `turn`'s last message; none where that is no answer. One that calls tools is followed by what
+        the first of them gave."""
         if not turn.wires or not turn.wires[-1].startswith(_ASSISTANT):
             return NO_SEAM
         first = turn.wires[:1] if turn.wires[0].startswith(_SYSTEM) else ()
-        key = first, turn.model, canonical(dict(turn.template_options)), turn.system_in_user
+        calls = calls_in(turn.wires[-1])
+        key = first, turn.model, canonical(dict(turn.template_options)), turn.system_in_user, bool(calls)
         if key not in self._known:
             try:
-                self._known[key] = await self._rendered(turn, first)
+                text = await self._between(turn, first, Message(Role.ASSISTANT, ANSWER), Message(Role.USER, QUESTION))
+                if calls:
+                    call = replace(calls[0], arguments=canonical({"at": ANSWER}).decode())
+                    answer, result = (
+                        Message(Role.ASSISTANT, "", calls=(call,)),
+                        Message(Role.TOOL, QUESTION, calls=(call,)),
+                    )
+                    text = behind_a_call(await self._between(turn, first, answer, result), text)
+                self._known[key] = await self._seam(text)
             except BackendError:
                 return NO_SEAM
         return self._known[key]
 
-    async def _rendered(self, turn: ChatTurn, first: tuple[bytes, ...]) -> Seam:
-        invented = [
-            Message(role, text).wire()
-            for role, text in ((Role.USER, FIRST), (Role.ASSISTANT, ANSWER), (Role.USER, QUESTION))
-        ]
+    async def _between(self, turn: ChatTurn, first: tuple[bytes, ...], answer: Message, following: Message) -> str:
+        """What stands between the text of an answer, or the arguments of its call, and what follows it."""
+        invented = Message(Role.USER, FIRST).wire(), answer.wire(), following.wire()
         prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented), known=None))
-        text = prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
+        return prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
+
+    async def _seam(self, text: str) -> Seam:
         if not text:
             return NO_SEAM
         # At its very start a prompt may have an extra token.
         once = await self._access.tokens_of(text)
         return Seam(text, (await self._access.tokens_of(text + text)).after(len(once)))
+
+
+def behind_a_call(text: str, behind_an_answer: str) -> str:
+    """What is no part of a call in the text between its arguments and its result. It begins as what stands behind an
+    answer does or, where a template ends the two in different ways (GLM, gpt-oss), with the first special token."""
+    end = _SEGMENT.match(behind_an_answer)
+    at = text.find(end[0]) if end is not None else -1
+    special = _SPECIAL.search(text)
+    return text[at if at >= 0 else special.start() if special is not None else len(text) :]
+
+
+_SPECIAL = re.compile(r"<[|｜][^<>\s]+[|｜]>")
