@@ -7,9 +7,11 @@ SVGs come from the app itself; PNGs are drawn from them by resvg, in the fonts o
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +35,10 @@ from kvchat.ui.app import KvchatApp
 from kvchat.ui.screens.doctor import DoctorScreen
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+from chat_templates import CALLING  # noqa: E402
+from engine_fixture import running_server, small_model  # noqa: E402
+
 INSTRUCTIONS = "You are a helpful assistant in a small workshop. Answer in a few short sentences. " + " ".join(
     f"Rule {n}: item {n} lies on shelf {n * 7 % 40} and costs {n * 3 + 2} coins." for n in range(1, 70)
 )
@@ -70,11 +76,32 @@ COLLECTIONS: dict[str, dict[str, str | bytes]] = {
         "old/latin.txt": b"caf\xe9 \x00\x01\x02" * 20,
     },
 }
+FILES = {
+    "paint.md": "# Paint\n\n| shelf | coats | painted |\n|---|---|---|\n| 3 | 1 | 12 May |\n| 7 | 1 | 14 May |\n"
+    "| 9 | 2 | 2 June |\n\nA shelf is done with two coats. Let the first one dry for a day.\n",
+    "prices.csv": "thing,coins\nlinseed paint (for two shelves),14\nbrush,6\n",
+}
+LOOKED_UP = (
+    (
+        "Which shelves still want paint?",
+        "paint.md",
+        "**Shelves 3 and 7**: both have one coat, and a shelf is done with two [1]. Shelf 9 is done.",
+    ),
+    (
+        "And what will that cost?",
+        "prices.csv",
+        "One pot of linseed paint is enough for both, so **14 coins**, and 6 more if you need a brush [2].",
+    ),
+)
+"""What is asked, the file that the model looks into, what it answers: it is held to both, for it is a small one."""
 
 
-def service_in(folder: Path, theme: str) -> ChatService:
+def service_in(folder: Path, theme: str, base_url: str = "") -> ChatService:
+    """`base_url`: of a server, which gets prompts as token ids; empty: the built-in engine."""
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
     settings = changed(settings, "engine.threads", 1)  # two would spin waiting for each other on a busy machine
+    if base_url:
+        settings = changed(changed(settings, "server.base_url", base_url), "cache.token_ids", True)
     store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
     service = ChatService(
         store,
@@ -231,6 +258,41 @@ async def documents_scene(folder: Path) -> None:
         await camera.picture("documents")
 
 
+def held_to(text: str) -> Parameters:
+    return Parameters(temperature=0.0, max_tokens=160, extra={"grammar": f"root ::= {json.dumps(text)}"})
+
+
+async def tools_scene(folder: Path) -> None:
+    """The small model with a template that takes tools."""
+    model, work = folder / "SmolLM2.gguf", folder.parent / "workshop"
+    new_metadata = (sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--chat-template", CALLING["object"])
+    await asyncio.to_thread(
+        subprocess.run, [*new_metadata, str(small_model()), str(model)], check=True, capture_output=True
+    )
+    work.mkdir()
+    os.chdir(work)
+    for name, text in FILES.items():
+        (work / name).write_text(text)
+    with running_server(context=8192, model=model) as server:
+        service = service_in(folder / "tools", "kvchat-night", server.base_url)
+        app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
+        async with app.run_test(size=(120, 36)) as pilot:
+            camera = Camera(pilot)
+            await camera.until(lambda: service.servers.connection.phase == "ready")
+            id = (await service.new_conversations.create(INSTRUCTIONS, tools=["files"])).id
+            await app.chat.conversations.open(id)
+            for question, file, answer in LOOKED_UP:
+                call = {"name": "read_file", "arguments": {"path": file}}
+                await service.options.set_parameters(id, held_to(f"<tool_call>\n{json.dumps(call)}\n</tool_call>"))
+                asking = asyncio.create_task(camera.say(question))
+                await camera.until(lambda: id in service.tools.waiting)
+                await service.options.set_parameters(id, held_to(answer))
+                await pilot.pause(0.5)
+                await pilot.press("y")
+                await asking
+            await camera.picture("tools")
+
+
 async def small_scene(folder: Path) -> None:
     service = service_in(folder, "kvchat-night")
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")), continue_=True)
@@ -251,8 +313,10 @@ def run() -> int:
         asyncio.run(main_scenes(folder))
         asyncio.run(small_scene(folder))
         asyncio.run(documents_scene(folder))
+        asyncio.run(tools_scene(folder))
     finally:
-        for made in ("data", *COLLECTIONS):
+        os.chdir(place)
+        for made in ("data", "workshop", *COLLECTIONS):
             shutil.rmtree(place / made, ignore_errors=True)
     return 0
 
