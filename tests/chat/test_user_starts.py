@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+from types import SimpleNamespace
+
 import pytest
 
+from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, behind_a_call, marker_in, repeated_marker_in
+from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, Seams, marker_in, repeated_marker_in
+from kvchat.prompt.message import Message, Role
+from kvchat.prompt.tools import ToolCall
 
 CHATML = "<|im_start|>user\n{}<|im_end|>\n"
 ASK = "<|im_start|>assistant\n"
@@ -57,19 +64,27 @@ def test_places_are_found_within_ids_and_never_between_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "behind_an_answer", "seam"),
+    ("answer", "call", "result", "seam"),
     [
-        (
-            '"}}\n</tool_call><|im_end|>\n<|im_start|>user\n',
-            "<|im_end|>\n<|im_start|>user\n",
-            "<|im_end|>\n<|im_start|>user\n",
-        ),
-        ("</arg_value></tool_call><|observation|><tool_response>", "<|user|>", "<|observation|><tool_response>"),
-        ('"}<|call|><|start|>functions.look', "<|end|><|start|>user<|message|>", "<|call|><|start|>functions.look"),
-        ('"}<|tool_call_end|><|im_end|>tool', "<|im_end|>user", "<|im_end|>tool"),
-        ('"}]', "</s>", ""),
-        ('"}]', "", ""),
+        ("{}<|im_end|>", "{}</tool_call><|im_end|>", "tool {}", "<|im_end|>user "),
+        ("{}<|user|>", "{}</tool_call>", "<|observation|>{}", "<|observation|>"),
+        ("{}<|end|>", "{}<|call|>", "<|start|>look {}", "<|call|><|start|>look "),
+        ("{}</s>", "{}]", "[RESULT]{}", "</s>user "),
     ],
 )
-def test_a_call_ends_where_an_answer_would_or_at_the_first_special_token(text, behind_an_answer, seam) -> None:
-    assert behind_a_call(text, behind_an_answer) == seam
+async def test_a_call_ends_as_an_answer_does_or_with_a_token_of_its_own(answer, call, result, seam) -> None:
+    async def prompt_text(turn: ChatTurn) -> str:
+        text = ""
+        for message in map(json.loads, turn.wires):
+            called = message.get("tool_calls")
+            form = {"user": "user {}", "tool": result, "assistant": call if called else answer}[message["role"]]
+            text += form.replace("{}", called[0]["function"]["arguments"] if called else message["content"])
+        return text
+
+    async def tokens_of(text: str) -> Tokens:
+        parts = re.findall(r"<[^<>]*>|.", text)
+        return Tokens([1000 + sum(map(ord, part)) if part[0] == "<" else ord(part) for part in parts])
+
+    calling = Message(Role.ASSISTANT, "", calls=(ToolCall("call00000", "look", "{}"),))
+    seams = Seams(SimpleNamespace(prompt_text=prompt_text, tokens_of=tokens_of))
+    assert (await seams.after_an_answer(ChatTurn((calling.wire(),), ""))).text == seam

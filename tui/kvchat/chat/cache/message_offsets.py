@@ -20,7 +20,8 @@ from kvchat.prompt.message import Message, Role
 from kvchat.prompt.tools import calls_in
 from kvchat.prompt.wire import canonical
 
-FIRST, QUESTION, ANSWER = "U2_USER_MSG", "U1_USER_MSG", "A_ASST_MSG"
+FIRST, ANSWER, QUESTION = "U1_USER_MSG", "A_ASST_MSG", "U2_USER_MSG"
+"""Invented texts, to find what a template puts around them."""
 _SEGMENT = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|[^<\[]+|.", re.DOTALL)
 
 
@@ -95,7 +96,8 @@ def _ends_a_message(segment: str) -> bool:
     return segment[0] in "<[" and any(word in segment.lower() for word in ("end", "close", "eot", "</s>"))
 
 
-FIRST, ANSWER, QUESTION = "U1_USER_MSG", "A_ASST_MSG", "U2_USER_MSG"
+ANSWERED, ASKED = Message(Role.ASSISTANT, ANSWER), Message(Role.USER, QUESTION)
+_SPECIAL = re.compile(r"<[|｜][^<>\s]+[|｜]>")
 _SYSTEM, _ASSISTANT = b'{"role":"system"', b'{"role":"assistant"'
 
 
@@ -133,18 +135,27 @@ class Seams:
         key = first, turn.model, canonical(dict(turn.template_options)), turn.system_in_user, bool(calls)
         if key not in self._known:
             try:
-                text = await self._between(turn, first, Message(Role.ASSISTANT, ANSWER), Message(Role.USER, QUESTION))
+                seam = await self._seam(await self._between(turn, first, ANSWERED, ASKED))
                 if calls:
                     call = replace(calls[0], arguments=canonical({"at": ANSWER}).decode())
                     answer, result = (
                         Message(Role.ASSISTANT, "", calls=(call,)),
                         Message(Role.TOOL, QUESTION, calls=(call,)),
                     )
-                    text = behind_a_call(await self._between(turn, first, answer, result), text)
-                self._known[key] = await self._seam(text)
+                    seam = await self._behind_a_call(await self._between(turn, first, answer, result), seam)
+                self._known[key] = seam
             except BackendError:
                 return NO_SEAM
         return self._known[key]
+
+    async def _behind_a_call(self, text: str, behind_an_answer: Seam) -> Seam:
+        """The seam in the text between the arguments of a call and its result: that behind an answer or, where the
+        template ends the two in different ways (GLM, gpt-oss), what the first special token begins."""
+        special = _SPECIAL.search(text)
+        ends = (await self._seam(text)).tokens.places_of(behind_an_answer.tokens.first(1))
+        if special is None or any(True for _ in ends):
+            return behind_an_answer
+        return await self._seam(text[special.start() :])
 
     async def _between(self, turn: ChatTurn, first: tuple[bytes, ...], answer: Message, following: Message) -> str:
         """What stands between the text of an answer, or the arguments of its call, and what follows it."""
@@ -158,15 +169,3 @@ class Seams:
         # At its very start a prompt may have an extra token.
         once = await self._access.tokens_of(text)
         return Seam(text, (await self._access.tokens_of(text + text)).after(len(once)))
-
-
-def behind_a_call(text: str, behind_an_answer: str) -> str:
-    """What is no part of a call in the text between its arguments and its result. It begins as what stands behind an
-    answer does or, where a template ends the two in different ways (GLM, gpt-oss), with the first special token."""
-    end = _SEGMENT.match(behind_an_answer)
-    at = text.find(end[0]) if end is not None else -1
-    special = _SPECIAL.search(text)
-    return text[at if at >= 0 else special.start() if special is not None else len(text) :]
-
-
-_SPECIAL = re.compile(r"<[|｜][^<>\s]+[|｜]>")
