@@ -3,7 +3,7 @@
 import os
 import sys
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Python's own modules come first: a secrets.py in the working folder, or on PYTHONPATH, is none of them.
 _OWN = os.path.dirname(os.__file__)  # noqa: PTH120 (pathlib would be imported for it)
