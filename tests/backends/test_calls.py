@@ -19,7 +19,12 @@ from kvchat.prompt.thoughts import Begins, ThoughtTags
 from kvchat.prompt.tools import ToolDefinition, frozen_tools
 
 TAGS = ThoughtTags("<think>", "</think>", "\n</think>\n\n")
-ARGUMENTS = {"query": {"type": "string"}, "count": {"type": "integer"}}
+ARGUMENTS = {
+    "query": {"type": "string"},
+    "count": {"type": "integer"},
+    "place": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "exact": {"type": "boolean"},
+}
 TOOLS = frozen_tools([ToolDefinition("search", "Search.", {"type": "object", "properties": ARGUMENTS})])
 OBJECT, PARAMETERS, CHANNELS = CallShape.OBJECT, CallShape.PARAMETERS, CallShape.CHANNELS
 
@@ -71,6 +76,30 @@ def read(
         ),
         (
             PARAMETERS,
+            "<tool_call><function=search><parameter=place>12</parameter><parameter=exact>True</parameter></function>"
+            "</tool_call> <tool_call><function=search><parameter=place>null</parameter></function></tool_call>",
+            "",
+            "",
+            [("search", '{"place": "12", "exact": true}'), ("search", '{"place": null}')],
+        ),
+        (
+            OBJECT,
+            '<tool_call>{"name": "a", "arguments": {"x": "</tool_call><tool_call>"}}</tool_call> Done.',
+            "",
+            " Done.",
+            [("a", '{"x": "</tool_call><tool_call>"}')],
+        ),
+        (
+            OBJECT,
+            '<tool_call>{"name": "a", "arguments": "{\\"x\\": 1}"}</tool_call>'
+            '<tool_call>{"name": "b", "parameters": {"x": 2}}</tool_call>'
+            '<tool_call>{"name": "c", "arguments": null}</tool_call>',
+            "",
+            "",
+            [("a", '{"x": 1}'), ("b", '{"x": 2}'), ("c", "{}")],
+        ),
+        (
+            PARAMETERS,
             "<tool_call>\n<function=other>\n<parameter=lines>\nx = 1\n\ny = 2\n</parameter>\n</function>\n</tool_call>",
             "",
             "",
@@ -100,6 +129,20 @@ def read(
             [],
         ),
         (CHANNELS, "No channel at all.", "", "No channel at all.", []),
+        (
+            CHANNELS,
+            "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+            "",
+            "Let me see.\n\nYes.",
+            [],
+        ),
+        (
+            CHANNELS,
+            "<|channel|>commentary to=functions.a<|message|>{}<|end|><|start|>assistant to=functions.b<|message|>{}",
+            "",
+            "",
+            [("a", "{}")],
+        ),
         (OBJECT, "A model writes <tool_call> and then <tool", "", "A model writes <tool_call> and then <tool", []),
         (OBJECT, " a < b  ", "", " a < b  ", []),
     ],
@@ -107,6 +150,27 @@ def read(
 def test_what_an_answer_says_and_calls(shape, text, thought, said, calls):
     for texts in ([text], list(text)):
         assert read(shape, *texts)[:3] == (said, thought, calls)
+
+
+def test_a_text_that_speaks_of_calls_comes_as_it_is_written():
+    told: list[object] = []
+    answer = CompletionAnswer("http://127.0.0.1", told.append, None, TokenPrompt(Tokens([1]), calls=OBJECT))
+    answer.take(Payload({"content": "A model writes <tool_call> and then more.", "tokens": [1], "stop": False}))
+    assert "".join(event.text for event in told if isinstance(event, TextDelta)).endswith("and then more.")
+
+
+def test_while_a_call_is_written_the_answer_has_begun_and_goes_on():
+    told: list[object] = []
+    answer = CompletionAnswer("http://127.0.0.1", told.append, None, TokenPrompt(Tokens([1]), calls=OBJECT))
+    for number, text in enumerate(('<tool_call>{"na', 'me": "a"}')):
+        answer.take(Payload({"content": text, "tokens": [number], "stop": False}))
+        assert answer.begun and answer.moves == number + 1
+    assert [event for event in told if isinstance(event, TextDelta)] == [TextDelta("")]
+
+
+def test_what_ends_an_answer_is_no_mark_of_it():
+    """A server sends the text of a token that is to be kept, and that one would be taken for a part of the answer."""
+    assert {"<|call|>", "<|return|>"}.isdisjoint(CHANNELS.marks)
 
 
 def test_where_a_prompt_has_opened_a_message():
@@ -122,6 +186,7 @@ def test_where_a_prompt_has_opened_a_message():
     [
         (OBJECT, '<tool_call>\n{"name": "search", "arguments": {"query": "a', "search"),
         (OBJECT, '<tool_call>\n{"name": "search", "arguments": {query: 1}}\n</tool_call>', "search"),
+        (OBJECT, '<tool_call>\n{"name": "search", "arguments": ' + "[" * 50_000, "search"),
         (PARAMETERS, "<tool_call>\n<function=search>\n<parameter=query>\na", "search"),
         (CHANNELS, '<|channel|>commentary to=functions.search json<|message|>{"query": "a', "search"),
     ],
@@ -155,7 +220,14 @@ def test_the_shape_is_that_of_the_template():
         "channels": CHANNELS,
     }
     assert shape_in(CHATML) is shape_in(FORGETFUL) is shape_in("") is None
-    assert shape_in("{{ '<tool_call>' + call.name }}<arg_key>{{ key }}</arg_key>") is None
+    assert shape_in("{{ message.tool_calls }}{{ '<tool_call>' + call.name }}<arg_key>{{ key }}</arg_key>") is None
+    assert shape_in('Write <tool_call>\n{"name": ...}\n</tool_call>. {{ message.content }}') is None, "it prints none"
+
+
+def test_what_a_template_puts_behind_a_call():
+    assert OBJECT.behind('"}}\n</tool_call><|im_end|>\n') == "<|im_end|>\n"
+    assert CHANNELS.behind('"}<|call|><|start|>tool') == "<|call|><|start|>tool"
+    assert OBJECT.behind("<|im_end|>") is CHANNELS.behind("<|im_end|>") is None
 
 
 def test_the_request_keeps_the_marks_and_leaves_out_the_tools():

@@ -295,6 +295,13 @@ class ChatAnswer:
     def _has_words(self) -> bool:
         return any(text.strip() for text in self._texts)
 
+    def went_on(self) -> None:
+        """Something of the answer has come that is not shown yet."""
+        self.moves += 1
+        if not self._begun:  # its first token has come
+            self._begun = True
+            self._emit(TextDelta(""))
+
     def resume(self, content: str, thought: str = "") -> None:
         """Read on from a cut answer, which came before, with its thought. A server may begin with that once more."""
         emit, self._emit = self._emit, _ignored
@@ -368,10 +375,7 @@ class ChatAnswer:
         if _REFUSAL in delta:
             self._take_parts({"type": _REFUSAL, _REFUSAL: delta[_REFUSAL]}, whole=whole, last=last)
         if self._calls.take(delta):
-            self.moves += 1
-            if not self._begun:  # its first token has come
-                self._begun = True
-                self._emit(TextDelta(""))
+            self.went_on()
 
     def _take_parts(self, content: object, *, whole: bool, last: bool) -> None:
         came = {"content": "", "reasoning": "", _REFUSAL: ""}

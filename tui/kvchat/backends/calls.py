@@ -38,19 +38,26 @@ class CallShape(StrEnum):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What a server has to keep in an answer's text, though it may be one special token."""
-        return (CHANNEL, MESSAGE, START, CONSTRAIN, *ENDS) if self is CallShape.CHANNELS else (CALL, END_OF_CALL)
-
-    def behind(self, rendered: str) -> str:
-        """What a template puts behind the last call of an answer, given what it puts behind the arguments of that: the
-        model has written the end of its call, but for a token that ended the answer, too."""
+        """What a server has to keep in an answer's text, though it may be one special token. Not what ends an answer:
+        that token is the template's."""
         if self is CallShape.CHANNELS:
-            return rendered[rendered.index(CALLED) :]
-        return rendered.partition(END_OF_CALL)[2]
+            return CHANNEL, MESSAGE, START, CONSTRAIN, END_OF_MESSAGE
+        return CALL, END_OF_CALL
+
+    def behind(self, rendered: str) -> str | None:
+        """What a template puts behind the last call of an answer, given what it puts behind the arguments of that: the
+        model has written the end of its call, but for a token that ended the answer, too. None: it prints no call."""
+        end = CALLED if self is CallShape.CHANNELS else END_OF_CALL
+        _, found, behind = rendered.partition(end)
+        if not found:
+            return None
+        return end + behind if self is CallShape.CHANNELS else behind
 
 
 def shape_in(template: str) -> CallShape | None:
     """How a model with this chat template writes calls; None: in a shape that is not read here."""
+    if "tool_calls" not in template:
+        return None  # it speaks of calls, and prints none
     if CHANNEL in template and "functions." in template and CALLED in template:
         return CallShape.CHANNELS
     if CALL not in template:
@@ -74,11 +81,6 @@ class WrittenCall(Struct, frozen=True):
 # -- calls between tags -----------------------------------------------------------------------------------------------
 
 
-class _Object(Struct):
-    name: str
-    arguments: Raw = Raw(b"{}")
-
-
 class TaggedCalls:
     """Takes an answer apart into thoughts, text and calls as it comes. All from the first call on is kept to the
     end."""
@@ -87,7 +89,8 @@ class TaggedCalls:
         """`tools`: those that may be called, as `frozen_tools` gave them: which arguments are text, they say."""
         self.calls: list[WrittenCall] = []
         self._thoughts = thoughts
-        self._shape = shape
+        self._begins = "{" if shape is CallShape.OBJECT else _FUNCTION
+        """What a call begins with, behind the tag; what begins in another way is a text that speaks of calls."""
         self._tools = tools
         self._held = ""
 
@@ -95,16 +98,19 @@ class TaggedCalls:
         return self._without_calls(self._thoughts.take(text))
 
     def ended(self) -> list[Part]:
-        """What was held back to the end. A call that cannot be read at all is text: it speaks of calls."""
+        """What was held back to the end."""
         found = self._without_calls(self._thoughts.ended())
-        text, *bodies = self._held.split(CALL)
-        for body in bodies:
-            call = self._read(body.partition(END_OF_CALL)[0].strip())
-            if call is None:
-                text += CALL + body
-            else:
+        text, tag, rest = self._held.partition(CALL)
+        while tag:
+            body = rest.lstrip()
+            if body.startswith(self._begins):
+                call, rest = self._call(body)
                 self.calls.append(call)
-                text += body.partition(END_OF_CALL)[2]
+            else:
+                text += tag
+            before, tag, rest = rest.partition(CALL)
+            text += before
+        self._held = ""
         if text := text.rstrip() if self.calls else text:
             found.append(("content", text))
         return found
@@ -117,57 +123,96 @@ class TaggedCalls:
                 found.append((kind, text))
                 continue
             self._held += text
-            begun = self._held.partition(CALL)[0]
-            if begun == self._held:
-                start = begun.rfind("<")
-                begun = begun[:start] if start >= 0 and CALL.startswith(begun[start:]) else begun
-            if sure := begun.rstrip():
+            if sure := self._held[: self._sure()]:
                 found.append(("content", sure))
                 self._held = self._held[len(sure) :]
         return found
 
-    def _read(self, body: str) -> WrittenCall | None:
-        if self._shape is CallShape.OBJECT:
-            return _object_call(body) if body.startswith("{") else None
-        return self._parameters_call(body) if body.startswith("<function=") else None
+    def _sure(self) -> int:
+        """How many of the characters that are held are text, whatever comes."""
+        at = -1
+        while (at := self._held.find(CALL, at + 1)) >= 0:
+            body = self._held[at + len(CALL) :].lstrip()
+            if body.startswith(self._begins) or self._begins.startswith(body):
+                break
+        if at < 0:
+            at = self._held.rfind("<")
+            if at < 0 or not CALL.startswith(self._held[at:]):
+                at = len(self._held)
+        return len(self._held[:at].rstrip())
 
-    def _parameters_call(self, body: str) -> WrittenCall:
-        whole = _FUNCTION.fullmatch(body)
-        name = body[len("<function=") :].partition(">")[0].strip()
-        if whole is None:
-            return WrittenCall(name, body)
-        types = _types_of(self._tools, name)
-        found = {key.strip(): _value(text, types.get(key.strip())) for key, text in _PARAMETER.findall(whole[1])}
-        return WrittenCall(name, json.dumps(found, ensure_ascii=False))
+    def _call(self, body: str) -> tuple[WrittenCall, str]:
+        """The call that a text begins with, and what follows it."""
+        if self._begins == _FUNCTION:
+            written, _, rest = body.partition(END_OF_CALL)
+            return _parameters_call(written.strip(), self._tools), rest
+        try:
+            _, end = json.JSONDecoder().raw_decode(body)  # the tag's end may stand in its strings
+        except (ValueError, RecursionError):
+            written, _, rest = body.partition(END_OF_CALL)
+            return _object_call(written.strip()), rest
+        return _object_call(body[:end]), body[end:].lstrip().removeprefix(END_OF_CALL)
 
 
-def _object_call(body: str) -> WrittenCall:
+_FUNCTION = "<function="
+
+
+class _Object(Struct):
+    name: str
+    arguments: Raw = Raw(b"")
+    parameters: Raw = Raw(b"")
+    """What some models write instead."""
+
+
+def _object_call(written: str) -> WrittenCall:
     try:
-        call = msgspec.json.decode(body, type=_Object)
-    except msgspec.MsgspecError:
-        name = _NAME.search(body)
-        return WrittenCall(name[1] if name else "", body)
-    return WrittenCall(call.name, bytes(call.arguments).decode())
+        call = msgspec.json.decode(written, type=_Object)
+        arguments = bytes(call.arguments or call.parameters).decode()
+        if arguments.startswith('"'):  # a string that holds them
+            arguments = json.loads(arguments)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        name = _NAME.search(written)
+        return WrittenCall(name[1] if name else "", written)
+    return WrittenCall(call.name, "{}" if arguments in ("", "null") else arguments)
 
 
 _NAME = compiled_later(r'"name"\s*:\s*"([^"\\]*)"')
-_FUNCTION = compiled_later(r"<function=[^>]*>(.*)</function>", re.DOTALL)
-_PARAMETER = compiled_later(r"<parameter=([^>]*)>\n?(.*?)\n?</parameter>", re.DOTALL)
 
 
-def _types_of(tools: bytes, name: str) -> Mapping[str, object]:
-    """The types of a tool's arguments, as its schema has them."""
-    for tool in json.loads(tools or b"[]"):
-        if tool["function"]["name"] == name:
-            properties = tool["function"]["parameters"].get("properties", {})
-            return {key: schema.get("type") for key, schema in properties.items() if isinstance(schema, dict)}
-    return {}
+def _parameters_call(written: str, tools: bytes) -> WrittenCall:
+    head, *parts = written.split("<parameter=")
+    name = head.removeprefix(_FUNCTION).partition(">")[0].strip()
+    if not written.endswith("</function>"):
+        return WrittenCall(name, written)
+    schemas, found = _schemas_of(tools, name), {}
+    for part in parts:
+        key, _, value = part.partition(">")
+        value = value.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
+        found[key.strip()] = _value(value, _types(schemas.get(key.strip())))
+    return WrittenCall(name, json.dumps(found, ensure_ascii=False))
 
 
-def _value(text: str, type: object) -> Any:
+def _schemas_of(tools: bytes, name: str) -> Mapping[str, object]:
+    """The schemas of a tool's arguments."""
+    tool = next((one["function"] for one in json.loads(tools or b"[]") if one["function"]["name"] == name), None)
+    return tool["parameters"].get("properties", {}) if tool is not None else {}
+
+
+def _types(schema: object) -> set[object]:
+    """The types that a schema allows."""
+    if not isinstance(schema, dict):
+        return set()
+    types = schema.get("type")
+    alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return {*(types if isinstance(types, list) else [types])}.union(*map(_types, alternatives))
+
+
+def _value(text: str, types: set[object]) -> Any:
     """What an argument means: JSON, unless it is text."""
-    if type == "string":
+    if "string" in types and not (text == "null" and "null" in types):
         return text
+    if "boolean" in types and text in ("True", "False"):
+        return text == "True"
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -178,13 +223,17 @@ def _value(text: str, type: object) -> Any:
 
 
 class Channels:
-    """Takes an answer in channels apart: thoughts, text, calls."""
+    """Takes an answer in channels apart: thoughts, text, and the first call."""
 
     def __init__(self, begins: Begins) -> None:
         self.calls: list[WrittenCall] = []
         self._held = ""
         self._kind: str | None = {"start": None, "thought": "reasoning_content", "answer": "content"}[begins]
         """Of the message that comes; None: its header comes."""
+        self._told: set[str | None] = set()
+        """The kinds of messages that had text."""
+        self._gap = ""
+        """What separates the next text from one of its kind."""
         self._name, self._arguments = "", ""
 
     def take(self, text: str) -> list[Part]:
@@ -211,31 +260,30 @@ class Channels:
             self._kind, self._name, self._arguments = "call", to[1], ""
         else:
             self._kind = "reasoning_content" if channel is not None and channel[1] == "analysis" else "content"
+        self._gap = "\n\n" if self._kind in self._told else ""
 
     def _close(self) -> None:
-        if self._kind == "call":
+        if self._kind == "call" and not self.calls:  # templates print one
             self.calls.append(WrittenCall(self._name, self._arguments.strip()))
         self._kind = None
 
     def _say(self, text: str, found: list[Part]) -> None:
         if not text:
             return
-        match self._kind:
-            case "call":
-                self._arguments += text
-            case "content":
-                found.append(("content", text))
-            case _:
-                found.append(("reasoning_content", text))
+        if self._kind == "call":
+            self._arguments += text
+            return
+        self._told.add(self._kind)
+        text, self._gap = self._gap + text, ""
+        found.append(("content", text) if self._kind == "content" else ("reasoning_content", text))
 
     def ended(self) -> list[Part]:
         """What was held back to the end. The token that ends a message may have ended the answer instead."""
         found: list[Part] = []
-        if self._kind is None and not any(mark in self._held for mark in (CHANNEL, START)):
-            self._kind = "content"  # a text without a header
-        if self._kind is not None:
-            self._say(self._held, found)
-            self._close()
+        if self._kind is None:  # a text without a header
+            self._kind, self._held = "content", _MARK.split(self._held, maxsplit=1)[0]
+        self._say(self._held, found)
+        self._close()
         self._held = ""
         return found
 
@@ -244,3 +292,4 @@ _HEADER = compiled_later(re.escape(MESSAGE))
 _BODY = compiled_later("|".join(map(re.escape, ENDS)))
 _RECIPIENT = compiled_later(r"\bto=(?:functions\.)?([^\s<]+)")
 _CHANNEL = compiled_later(re.escape(CHANNEL) + r"\s*(\w+)")
+_MARK = compiled_later("|".join(map(re.escape, (CHANNEL, START))))

@@ -120,7 +120,10 @@ class CompletionAnswer:
         if text:
             self._flush()
         ended = part.get("stop") is True
-        deltas = [*self._reader.take(text), *(self._reader.ended() if ended else ())]
+        deltas = self._reader.take(text)
+        if text and not deltas:
+            self._chat.went_on()
+        deltas += self._reader.ended() if ended else ()
         finish = _FINISH.get(str(part.get("stop_type"))) if ended else None
         if ended:
             match part.get("stop_type"):

@@ -366,7 +366,7 @@ class LlamaCppBackend(HttpBackend):
         if turn.known is None:
             return turn
         text = await self.prompt_text(turn)
-        shape = self._info.call_shape
+        shape = self._call_shape(turn)
         prompt = TokenPrompt(
             await self.tokens_of(text, turn.known),
             await self._begins(turn, text),
@@ -389,6 +389,10 @@ class LlamaCppBackend(HttpBackend):
         if turn.prompt is None:
             return super().answer(turn, emit)
         return CompletionAnswer(self.url, emit, self._info.window(turn.model), turn.prompt)
+
+    def _call_shape(self, turn: ChatTurn) -> CallShape | None:
+        """How the model that answers writes calls; None: not as is read here."""
+        return self._info.call_shape if self._info.reads_calls(turn.model) else None
 
     async def _begins(self, turn: ChatTurn, text: str) -> Begins:
         """Where the answer to a prompt that ends with `text` begins."""
@@ -429,24 +433,24 @@ class LlamaCppBackend(HttpBackend):
         marked = Message(Role.ASSISTANT, "" if calls else mark, calls=calls).wire()
         text = await self._rendered(replace(turn, wires=(*turn.wires[: known - 1], marked, *turn.wires[known:])))
         _, found, behind = text.partition(mark)
-        if calls and found and self._info.call_shape is not None:
-            behind = self._info.call_shape.behind(behind)
-        if not found:
+        shape = self._call_shape(turn) if calls and found else None
+        rest = shape.behind(behind) if shape is not None else behind if found else None
+        if rest is None:
             raise failure(
                 Trouble.REFUSED,
                 Fault.TOLD,
                 sentence="The model's template does not show where an answer "
                 "ends, so the prompt cannot go as token ids: set cache.token_ids to false.",
             )
-        return behind
+        return rest
 
     async def prompt_text(self, turn: ChatTurn) -> str:
         if turn.known is None:
             return await self._rendered(turn)
         text = await self._behind(turn, turn.known.messages)
-        if not wants_json(turn.parameters):
+        if turn.continues or not wants_json(turn.parameters):
             return text
-        if self._info.call_shape is CallShape.CHANNELS:
+        if self._call_shape(turn) is CallShape.CHANNELS:
             return text + FINAL
         tags = await self._thought_tags(turn)
         return text + tags.closing if tags.leaves_open(text) else text

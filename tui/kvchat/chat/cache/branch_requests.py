@@ -67,4 +67,9 @@ class BranchRequests:
         if not (vocabulary := server.vocabulary(turn.model)):
             return turn
         scope = canonical([vocabulary, dict(turn.template_options), turn.system_in_user]).decode()
-        return replace(turn, known=known_ids([node.ids for node in path], scope))
+        from kvchat.backends.calls import CallShape
+
+        # A cut answer may end within a call, or in front of a channel, of which its text has nothing.
+        by_template = turn.continues and (turn.tools or server.call_shape is CallShape.CHANNELS)
+        known = path[:-1] if by_template else path
+        return replace(turn, known=known_ids([node.ids for node in known], scope))
