@@ -29,7 +29,7 @@ async def test_every_action_can_be_reached_by_scrolling_and_by_its_name() -> Non
         ("regen", "/regenerate"),
         ("wasted", "░░░"),
         ("physical limit", "reuse"),
-        ("beside messages", "cached: the server still has"),
+        ("beside messages", "warm: the server has"),
     ],
 )
 async def test_the_filter_finds_keys_commands_and_words(typed: str, found: str) -> None:

@@ -21,12 +21,12 @@ async def test_every_row_shows_where_its_tokens_are(make_app: Any, items: Any) -
         rail = "".join(line[:1] or " " for line in lines)
         heights = {entry.item.node_id: entry.height for entry in app.transcript._column.entries}
         half = sum((row + 0.5) / heights[a1] <= 0.5 for row in range(heights[a1]))
-        assert rail.startswith("┃" * (heights[q1] + half) + "▒" * (heights[a1] - half) + "▒" * heights[q2])
+        assert rail.startswith("┃" * heights[q1] + "╎" * half + "│" * (heights[a1] - half) + "│" * heights[q2])
         assert set(rail[heights[q1] + heights[a1] + heights[q2] :]) == {" "}, "what is not told has no mark"
         assert [line[1:] for line in lines] == before, "only the rail has changed"
 
 
 def test_the_marks_differ_without_colour() -> None:
-    """What a message costs, not where the server keeps it: cached, to be prefilled, unknown."""
-    assert len({glyph for glyph, _ in RAIL.values()}) == 3
-    assert RAIL[Where.SLOT] == RAIL[Where.STORED]
+    """In a slot, kept elsewhere, to be prefilled, unknown."""
+    assert len({glyph for glyph, _ in RAIL.values()}) == 4
+    assert RAIL[Where.SLOT][1] == RAIL[Where.STORED][1] != RAIL[Where.NOWHERE][1]

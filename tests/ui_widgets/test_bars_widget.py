@@ -75,6 +75,17 @@ def test_the_kind_of_server_gives_way_before_the_name() -> None:
     assert plain(left(state, 60)) == "kvchat   SmolLM2-135M-Instruct · llama.cpp · this machine"
 
 
+def test_the_title_comes_first_and_ends_before_it_hides_the_place() -> None:
+    state = HeaderState("SmolLM2-135M-Instruct", "llama.cpp", "loopback", title="What do you sell in the workshop?")
+    assert (
+        plain(left(state, 100))
+        == "What do you sell in the workshop?   SmolLM2-135M-Instruct · llama.cpp · this machine"
+    )
+    narrow = left(state, 48)
+    assert plain(narrow) == "What do you sell i…   SmolLM2-13… · this machine" and width_of(narrow) <= 48
+    assert [piece.tone for piece in narrow[:1]] == ["strong"]
+
+
 def test_incognito_is_marked() -> None:
     assert "incognito" in plain(left(HeaderState("m", incognito=True), 100))
 

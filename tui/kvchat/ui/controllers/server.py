@@ -78,6 +78,7 @@ class ServerController:
                 context_used=self._header.state.context_used,
                 context_size=self._servers.window(self.workspace.open_id),
                 incognito=self._service.incognito,
+                title=self._header.state.title,
             )
         )
 

@@ -157,6 +157,7 @@ class ConversationView:
         self._show_waiting(conversation.id)
         self._show_aside()
         self._documents.show_retrieval()
+        self._header.set_title(conversation.record.title if conversation.record.turns else "")
         self._show_context(conversation.context_used if len(path) > 1 else None)
         self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()

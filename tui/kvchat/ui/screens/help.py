@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from kvchat.commands.keymap import HelpRow
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, column, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, CACHED, EVALUATED, GLYPHS, MARK_TONES, MUTED, STRONG, content
+from kvchat.ui.screens.tones import ACCENT, CACHED, GLYPHS, MARK_TONES, MUTED, STRONG, content
 from kvchat.ui.widgets import sidebar_rows
 
 CACHE_GLYPHS = (
@@ -22,8 +22,9 @@ CACHE_GLYPHS = (
     ("░", "wasted: prefilled again without need"),
 )
 RAIL = (
-    ("┃", CACHED, "cached: the server still has these tokens, or brings them back without a prefill"),
-    ("▒", EVALUATED, "not cached: the next request prefills them"),
+    ("┃", CACHED, "warm: the server has these tokens in a slot"),
+    ("╎", CACHED, "kept: in its host cache or in a snapshot, from where they come back without a prefill"),
+    ("│", MUTED, "cold: the next request prefills them"),
     (" ", MUTED, "no mark: the server does not tell, or nothing of the answer has come yet"),
 )
 """The marks left of the messages."""

@@ -1,4 +1,4 @@
-"""The text of the header: the model and where it runs at the left, how full the context window is at the right.
+"""The text of the header: conversation, model and where it runs at the left, how full the window is at the right.
 
 The place that the text is sent to is always in words; a cloud server is never quiet. Pure functions of (state, width).
 """
@@ -24,6 +24,8 @@ _PHASES = {
     "failed": "no server",
 }
 _DOT = Piece(" · ", "quiet")
+NAME = 8
+"""Cells that a model's name keeps."""
 EARLY, NEARLY_FULL, FULL = 0.7, 0.85, 0.95
 """Shares of the window from which the meter warns, and warns louder."""
 
@@ -46,22 +48,28 @@ class HeaderState(Struct, frozen=True):
     context_used: int | None = None
     context_size: int | None = None
     incognito: bool = False
+    title: str = ""
+    """Of the conversation; empty: it has none yet."""
 
 
 def left(state: HeaderState, width: int) -> list[Piece]:
-    """`kvchat   MODEL · llama.cpp · this machine` in at most `width` cells: the kind of server gives way
-    first, then the model's name."""
-    mark = [Piece("kvchat", "accent")]
+    """`TITLE   MODEL · llama.cpp · this machine` in at most `width` cells: the kind of server gives way first, then the
+    ends of title and model. Without a title the program's name is there."""
+    name, place = model_name(state.model), _place(state)
+    title = fit(one_line(state.title), max(12, min(width // 2, width - width_of(place[-1:]) - NAME - 9)))
+    mark = [Piece(title, "strong") if title else Piece("kvchat", "accent")]
     if state.incognito:
         mark += [Piece(" "), Piece(" incognito ", "badge")]
     if state.phase in _PHASES:
         return cut([*mark, Piece("   "), *_connection(state)], width)
-    name, place = model_name(state.model), _place(state)
     room = width - width_of(mark) - 6
     if cell_len(name) > room - width_of(place):
         place = place[-1:]  # where it runs stays
-    name = fit(name, max(8, room - width_of(place)))
-    return cut([*mark, Piece("   "), *joined([[Piece(name, "strong")] if name else [], place], _DOT)], width)
+    name = fit(name, max(NAME, room - width_of(place)))
+    return cut(
+        [*mark, Piece("   "), *joined([[Piece(name, "plain" if title else "strong")] if name else [], place], _DOT)],
+        width,
+    )
 
 
 def _connection(state: HeaderState) -> Pieces:

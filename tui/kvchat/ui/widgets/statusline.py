@@ -145,7 +145,7 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
 
 
 class Header(PieceLine):
-    """The model, where it runs, and the context meter."""
+    """The conversation, the model, where it runs, and the context meter."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -163,6 +163,10 @@ class Header(PieceLine):
         if words != self._documents:
             self._documents = words
             self.refresh()
+
+    def set_title(self, title: str) -> None:
+        """The conversation's; empty: it has none yet."""
+        self.set_state(replace(self.state, title=title))
 
     def set_context(self, used: int | None, size: int | None) -> None:
         """The tokens in the window and how many fit; None is unknown."""

@@ -22,11 +22,11 @@ GUTTER = 2
 """Cells at the left of every row: the rail, and the bar of the selected message."""
 RAIL = {
     Where.SLOT: ("┃", "cached"),
-    Where.STORED: ("┃", "cached"),
-    Where.NOWHERE: ("▒", "evaluated"),
+    Where.STORED: ("╎", "cached"),
+    Where.NOWHERE: ("│", "cold"),
     Where.UNKNOWN: (" ", ""),
 }
-"""The rail's glyphs and their styles: it tells whether a message will be prefilled, not where the server keeps it."""
+"""The rail's glyphs and their styles: colour is what is there, without a prefill."""
 
 STYLES: StyleTable = {
     "bar": "$accent",
@@ -45,16 +45,17 @@ STYLES: StyleTable = {
     "fold-mark": ("$text-muted", "dim $text-muted"),
     "reasoning": ("$text-muted", "dim $text-muted"),
     "cached": "$cache-cached",
+    "cold": ("$text-disabled", "dim $text-disabled"),
     "evaluated": "$cache-evaluated",
     "wasted": "$cache-wasted",
     "strong": "bold",
     "em": "italic",
     "s": "strike",
-    "code-inline": ("on $surface", "bold $text-accent on $surface"),
+    "code-inline": ("$text-secondary on $surface", "bold $text-accent on $surface"),
     "link": "underline",
     "cite": "$text-accent",
     "url": ("$text-muted", "dim $text-muted"),
-    "heading": "bold",
+    "heading": "bold $text-accent",
     "h1": "bold underline",
     "h2": "",
     "h3": "",
