@@ -101,7 +101,7 @@ async def test_what_the_environment_gives_is_said(run, file):
     told = json.loads((await run("config", "get", "mouse", "--json", env=environment)).out)
     assert (told["value"], told["from"]) == ("false", "KVCHAT_MOUSE")
     done = await run("config", "set", "mouse", "true", env=environment)
-    assert done.out == "mouse is saved; KVCHAT_MOUSE gives it in this run, and stands above the file.\n"
+    assert done.out == "mouse is saved; KVCHAT_MOUSE gives it in this run, and overrides the file.\n"
 
 
 async def test_secrets_are_not_printed(run, file):

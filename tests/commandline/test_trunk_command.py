@@ -47,7 +47,7 @@ async def test_a_trunk_is_made_listed_asked_and_removed(run, notes):
         told = await run(*at, "ask", "--trunk", "light", "And now?")
         assert told.err == (
             "kvchat: notes/fog.md has changed since the trunk light was made. "
-            "To make it anew: kvchat trunk add light PATH\n"
+            "To make it again: kvchat trunk add light PATH\n"
         )
         assert server.chats[-1].json["messages"][0] == roots[0]
 

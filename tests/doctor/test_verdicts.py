@@ -358,7 +358,7 @@ def test_what_was_not_probed_is_never_called_well() -> None:
     asked = report(an_examination(turns=[], asks=[said(Asks.ONE_SLOT, tokens=40)]))
     for made, topic in ((busy, Topic.BUSY), (asked, Topic.NOT_PROBED)):
         assert one(list(made.verdicts), topic).severity is NOTE
-        assert not made.well and headline(made) == "It cannot be told whether all is well."
+        assert not made.well and headline(made) == "kvchat cannot say whether all is well."
     assert "has one slot, which holds 40 tokens" in asked.verdicts[0].sentence
     assert "Agree to it" in asked.verdicts[0].advice
 

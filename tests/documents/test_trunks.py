@@ -70,7 +70,7 @@ def test_files_that_changed_or_are_gone_are_named(book: Path) -> None:
     assert trunk.changed() == ["book/one.md", "book/parts/two.txt"]
     assert changed_words("book", trunk.changed()) == (
         "book/one.md and book/parts/two.txt have changed since the trunk book was made. "
-        "To make it anew: kvchat trunk add book PATH"
+        "To make it again: kvchat trunk add book PATH"
     )
 
 

@@ -125,7 +125,7 @@ def test_the_log_keeps_its_end_and_its_bounds() -> None:
             1,
             "could not load /m.gguf: first cause.",
         ),
-        ([], "", 1, "could not load /m.gguf: it ended without a word."),
+        ([], "", 1, "could not load /m.gguf: it ended without a message."),
     ],
 )
 def test_a_failed_start_is_one_sentence(log: list[str], said: str, code: int, part: str) -> None:

@@ -125,7 +125,7 @@ def test_over_the_bound_nothing_is_dropped_and_it_is_said_what_to_release(tmp_pa
     with pytest.raises(SnapshotError) as error:
         save(shelf, "c1", "rabc", 1501)
     assert str(error.value) == (
-        "Not saved anew: “C1”. Kept states may take 2.5 kB. Release “C2” (1.0 kB) or raise cache.kept_gb."
+        "Not saved again: “C1”. Kept states may take 2.5 kB. Release “C2” (1.0 kB) or raise cache.kept_gb."
     )
     assert set(shelf.snapshots) == {first, second} and len(list(tmp_path.glob("*.bin"))) == 2
     del claims.kept["c2"]

@@ -145,7 +145,7 @@ def add_arguments(parser: Parser, options: Callable[[], Parser] | None = None) -
     accept.add_argument("ids", metavar="ID", nargs="*")
     accept.add_argument("--all", action="store_true", help="all proposals")
     log = command("log", "list what was changed, newest first")
-    log.add_argument("-n", dest="number", type=number, metavar="N", default=20, help="so many changes (20)")
+    log.add_argument("-n", dest="number", type=number, metavar="N", default=20, help="the number of changes (20)")
     log.add_argument("--conversation", metavar="ID", default=SUPPRESS, help="what came from a conversation")
     restore = command("restore", "undo a change, or all that kvchat noted by itself")
     which = restore.add_mutually_exclusive_group(required=True)
@@ -156,7 +156,9 @@ def add_arguments(parser: Parser, options: Callable[[], Parser] | None = None) -
     command("rebuild", "rebuild the search index from the files")
     command("path", "print the folder of the files")
     queue = command("queue", "show what is queued for extraction")
-    queue.add_argument("-n", dest="number", type=number, metavar="N", default=50, help="so many conversations (50)")
+    queue.add_argument(
+        "-n", dest="number", type=number, metavar="N", default=50, help="the number of conversations (50)"
+    )
 
 
 def carried_out(desk: MemoryDesk) -> CommandResult:
@@ -363,7 +365,7 @@ def _rebuild(desk: MemoryDesk) -> CommandResult:
     return CommandResult(
         {"entries": entries, "equal": equal},
         (
-            f"The index was made anew from the files: {counted(entries, 'memory', 'memories')}, "
+            f"The index was made again from the files: {counted(entries, 'memory', 'memories')}, "
             f"{'equal to before' if equal else 'and not what it was before'}.",
         ),
     )

@@ -189,4 +189,4 @@ def _no_word(row: SettingRow, text: str) -> str:
 
 def given_words(row: SettingRow) -> str:
     """Why a setting cannot be changed in the file for this run."""
-    return f"{row.origin} gives it in this run, and stands above the file."
+    return f"{row.origin} gives it in this run, and overrides the file."

@@ -57,7 +57,7 @@ class CacheSettings:
     kept_gb: int = whole(
         4,
         "Gigabytes on disk that the states may take that you keep (/keep). When they are full, "
-        "nothing is dropped: you are told what to release.",
+        "nothing is dropped: kvchat says what to release.",
         0,
         10000,
     )
@@ -73,13 +73,13 @@ class MemorySettings:
     )
     folder: str = text(
         "",
-        "The folder of the memory's Markdown files. Empty: `memory` beside the conversations.",
+        "The folder of the memory's Markdown files. Empty: `memory` next to the conversations.",
         example="~/notes/kvchat",
     )
-    every_messages: int = whole(4, "A conversation is gone through for memories after this many new messages.", 2, 1000)
+    every_messages: int = whole(4, "A conversation is read for memories after this many new messages.", 2, 1000)
     every_tokens: int = whole(2000, "Or after about this many new tokens.", 100, 1 << 20)
     most_messages: int = whole(
-        40, "After so many, at the next moment in which no answer runs, even while you type.", 4, 10000
+        40, "After this many, at the next moment in which no answer runs, even while you type.", 4, 10000
     )
     rest_seconds: int = whole(
         3,
@@ -132,7 +132,7 @@ class ExportSettings:
 
     mirror_folder: str = text(
         "",
-        "A folder in which kvchat keeps a Markdown file of every conversation: written anew whenever that changes, "
+        "A folder in which kvchat keeps a Markdown file of every conversation: written whenever that changes, "
         "removed when it is deleted, never read back. Files of yours there stay as they are. Empty: none.",
         example="~/notes/chats",
     )
@@ -201,8 +201,8 @@ class Settings:
     enter_sends: bool = flag(
         True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends."
     )
-    sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")
-    cache_panel: bool = flag(True, "Show what the server holds beside the conversation, from 150 columns on.")
+    sidebar: bool = flag(True, "Show the list of conversations where the window has room.")
+    cache_panel: bool = flag(True, "Show what the server holds, from 150 columns on.")
     show_reasoning: bool = flag(False, "Show a model's reasoning unfolded.")
     time_stamp: bool = flag(
         True,
@@ -225,7 +225,7 @@ class Settings:
     )
     mcp_file: str = text(
         "",
-        "The file of your MCP servers, as other programs have it (mcpServers). Empty: mcp.json beside the settings.",
+        "The file of your MCP servers, as other programs have it (mcpServers). Empty: mcp.json next to the settings.",
         example="~/.cursor/mcp.json",
     )
     editor: str = text(

@@ -108,7 +108,7 @@ HELP: Mapping[str, str] = {
     "inspector": "Tell how the server's cache did, turn by turn.",
     "attach": "Attach a file to the next message, as it is now; /attach none leaves out what is attached.",
     "queue": "Name the messages that wait here, and send them.",
-    "persona": "Name the personas, or begin a conversation with one.",
+    "persona": "List personas, or begin a conversation with one.",
     "trunk": "Name the trunks, or begin a conversation with one; /trunk add NAME PATH makes one of files.",
     "help": "Name the commands.",
     "quit": "Leave.",

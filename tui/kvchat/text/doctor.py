@@ -133,7 +133,7 @@ class Asks(StrEnum):
     )
     NOT_LOADED = "The model {model} is not loaded: the probe loads it."
     SEVERAL_SERVERS = (
-        f"Several servers answer at this address, and only one told what it holds. For what others hold: {_AFTER}"
+        f"Several servers answer at this address, and only one said what it holds. For what others hold: {_AFTER}"
     )
     ONE_SLOT = f"The server has one slot, which holds {{tokens:tokens}}: {_AFTER}"
     FULL_SLOTS = f"All {{slots}} slots hold something. For what lies longest in one of them: {_AFTER}"
@@ -217,7 +217,7 @@ def headline(problems: int, notes: int, well: bool, reuse_seen: bool) -> str:
     if problems:
         return f"{counted(problems, 'problem')}{f', and {more}' if notes else '.'}"
     if not well:
-        return "It cannot be told whether all is well."
+        return "kvchat cannot say whether all is well."
     return f"{'All is well' if reuse_seen else 'Nothing wrong was found'}{f'; {more}' if notes else '.'}"
 
 

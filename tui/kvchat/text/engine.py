@@ -29,7 +29,7 @@ class EngineProblem(StrEnum):
     NO_MEMORY = "There is not enough memory for {path}: use a smaller model or a smaller context."
     BROKE_DOWN = "The engine broke down while it loaded {path} ({exit})."
     NOT_LOADED = "The engine could not load {path}: {error}."
-    SILENT = "The engine could not load {path}: it ended without a word."
+    SILENT = "The engine could not load {path}: it ended without a message."
     ENDED = "The engine ended unexpectedly ({exit})."
     KILLED = "The engine ended unexpectedly ({exit}; the machine may have run out of memory)."
     RANKS = "{path} ranks texts and makes no vectors: use an embedding model."

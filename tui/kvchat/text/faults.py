@@ -191,7 +191,9 @@ class Fault(StrEnum):
         f"(llama-server: -ub), or choose another {_SETTING}."
     )
     PLAIN_VECTOR_KEY = "The API key would go to {url} unencrypted, readable on the way. Use https {address}."
-    NO_SEPARATE_MODEL = f"The {{server}} needs an embedding model of its own beside the chat's. Name it {_SETTING}."
+    NO_SEPARATE_MODEL = (
+        f"The {{server}} needs an embedding model of its own in addition to the chat's. Name it {_SETTING}."
+    )
     SAME_SERVER = (
         "Vectors are not asked for at {url}: a conversation uses that server, and they would empty its cache. Start "
         "another one for them {address}."

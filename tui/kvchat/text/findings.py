@@ -186,7 +186,7 @@ _WHOLE: dict[str, Callable[[Statement, int], str]] = {
     Reason.NOT_REPORTED: lambda s, n: "The server does not report cached tokens: the reuse is unknown",
     Reason.NEVER_REUSES: lambda s, n: f"The server reused nothing in {s['turns']} turns: its caching seems to be off",
     Reason.CUT: lambda s, n: (
-        "The server cut the prompt without a word: it read "
+        "The server cut the prompt silently: it read "
         f"{_number(s['prefilled'])} of {counted(_whole(s['whole']), 'token')}"
     ),
     Reason.SHIFTED: lambda s, n: (
@@ -233,12 +233,12 @@ def _whole(value: Argument) -> int:
 
 
 SYSTEM_MOVED = (
-    "This model's template has no place for a system prompt: in this conversation it now stands at the "
+    "This model's template has no place for a system prompt: in this conversation it is now at the "
     "beginning of the first question."
 )
 SYSTEM_STAYS = (
     "This model's template moves the system prompt with every question, so that all would be prefilled "
-    "again: in this conversation it stands at the beginning of the first question."
+    "again: in this conversation it is at the beginning of the first question."
 )
 
 

@@ -222,8 +222,8 @@ _AS: dict[str, Callable[[Any], str]] = {
 
 class _Form(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        told = _AS.get(format_spec)
-        return told(value) if told is not None else str(super().format_field(value, format_spec))
+        convert = _AS.get(format_spec)
+        return convert(value) if convert is not None else str(super().format_field(value, format_spec))
 
 
 def filled(form: str, arguments: Mapping[str, object]) -> str:

@@ -42,7 +42,7 @@ _WHY: dict[str, str] = {
     "not_json": "damaged, no JSON",
     "too_large": "longer than {limit:,} characters in the file",
     "many_messages": "more than {limit:,} messages",
-    "much_text": "more than {limit:,} characters, counting what stands above several branches in each",
+    "much_text": "more than {limit:,} characters, counting what several branches share in each",
     "faulty": "they are not as their program writes them",
     "too_deep": "nested more than {limit:,} levels deep",
     "not_one": "not a conversation",
@@ -53,14 +53,14 @@ _WHY: dict[str, str] = {
 }
 
 _LOSSES: dict[str, tuple[str, str]] = {
-    "images": ("image", "left out; a line stands in its place"),
-    "files": ("attached file", "left out; a line stands in its place"),
-    "tool_calls": ("tool call", "left out; a line stands in its place"),
+    "images": ("image", "left out; a line takes its place"),
+    "files": ("attached file", "left out; a line takes its place"),
+    "tool_calls": ("tool call", "left out; a line takes its place"),
     "tool_results": ("tool result", "left out"),
     "other": ("part of another kind", "left out"),
     "broken": ("message", "could not be read"),
     "loose": ("message", "without the one before it: it begins a branch of its own"),
-    "no_question": ("reply", "without a question: a line stands in its place"),
+    "no_question": ("reply", "without a question: a line takes its place"),
     "late_system": ("system message", "in the middle of a conversation left out"),
     "edited": ("message", "changed at the source: kept as first imported"),
 }
@@ -73,7 +73,7 @@ def why(reason: Statement) -> str:
 
 
 def loss(kind: str, number: int) -> str:
-    """`12 images left out; a line stands in its place`."""
+    """`12 images left out; a line takes its place`."""
     noun, what = _LOSSES[kind]
     return f"{counted(number, noun, _PLURALS.get(noun, ''))} {what}"
 

@@ -25,9 +25,9 @@ _SENTENCES: dict[str, str] = {
     "again, or turn thinking off.",
     NoteKind.FILTERED: "A content filter of the server stopped the answer<words:: {words:stop}|.>",
     NoteKind.MODEL_REFUSED: "The model refused to answer<words:: {words:stop}|.>",
-    NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
-    "again; if it stays so, start a new conversation, or {room}.",
-    NoteKind.BROKEN_CALL: "The call of {call} cannot be carried out: {why}. The model is told with the next message.",
+    NoteKind.NOT_FITTING: "{title} ended the answer without a message, as it does when a conversation no longer fits. "
+    "Try again; if it stays so, start a new conversation, or {room}.",
+    NoteKind.BROKEN_CALL: "The call of {call} cannot be carried out: {why}. The next message says so to the model.",
     NoteKind.TOOL_CALLS: "The model called {what}. This conversation has no such tool; ask for an answer in words.",
     NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",

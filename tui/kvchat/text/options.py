@@ -51,7 +51,7 @@ def changed_words(name: str, changed: Sequence[str]) -> str:
     files = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
     return (
         f"{files} {'has' if len(changed) == 1 else 'have'} changed since the trunk {name} was made. "
-        f"To make it anew: kvchat trunk add {name} PATH"
+        f"To make it again: kvchat trunk add {name} PATH"
     )
 
 

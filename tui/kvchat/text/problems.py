@@ -44,7 +44,7 @@ class StoreProblem(StrEnum):
     IN_TRASH = "This conversation is in the trash, so nothing was sent."
     DELETED = "This conversation was deleted for good, so nothing of it was stored."
     REPLY_DIFFERS = "The reply that this was to follow has not ended, or ended otherwise than it was known."
-    GONE_ON = "Another kvchat has gone on from here."
+    GONE_ON = "Another kvchat has continued from here."
     NOT_QUEUED = "This message is not in the queue any more: another window sent it, or took it out."
     NO_IMPORT = "There is no import {id} that could be undone."
     NO_IMPORTS = "There is no import that could be undone."
@@ -219,8 +219,8 @@ class ChatProblem(StrEnum):
     COMPLETE = "This answer is complete. To hear more, ask for it."
     # what goes with a message
     NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
-    UNCHANGED = "{file} stands in this conversation already and has not changed since."
-    BASE_GONE = "The file that “{file}” is about is not in this branch, and has changed again; attach it anew."
+    UNCHANGED = "{file} is in this conversation already and has not changed since."
+    BASE_GONE = "The file that “{file}” is about is not in this branch, and has changed again; attach it again."
     # conversations
     EMPTY = "This conversation is empty; there is nothing to tag."
     NO_TOOL = "There is no tool {name}. They are {known}."
@@ -284,7 +284,7 @@ class ChatProblem(StrEnum):
     )
     # memory and documents
     MEMORY_OFF = "Memory is off for this conversation. Switch it on first: /memory on."
-    NOTHING_NEW = "There is nothing new in this conversation: all of it was gone through already."
+    NOTHING_NEW = "There is nothing new in this conversation: all of it was read for memories already."
     NO_MEMORY = "There is no memory in an incognito run."
     NO_DOCUMENTS = "There are no documents in an incognito run."
     NOT_INDEXED = "It could not be indexed ({error})."

@@ -61,7 +61,7 @@ class SnapshotProblem(StrEnum):
     NO_ROOM = "The snapshot is too large to be kept."
     ALL_KEPT = "No state is saved: the {names} that this server has room for are kept. Release one."
     KEPT_FULL = (
-        "Not saved anew: “{title}”. Kept states may take {room:size}. <release:Release “{release}” ({frees:size}) or "
+        "Not saved again: “{title}”. Kept states may take {room:size}. <release:Release “{release}” ({frees:size}) or "
         "raise|Raise> cache.kept_gb."
     )
     # restoring
