@@ -1,6 +1,6 @@
 # What a contributor runs; .ci/run is what must be green.
 .DEFAULT_GOAL := help
-.PHONY: help format lint test test-all package bench pictures lock
+.PHONY: help format lint test test-all package bench docs pictures lock
 
 help:            ## list these
 	@awk -F ' *## ' '/^[a-z-]+:.*##/ {sub(/:.*/, "", $$1); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ package:         ## build the wheel and the sdist and try both in fresh environm
 
 bench:           ## start, list, command and ask beside the last commit: make bench BASE=<commit>
 	uv run python -m compileall -q tui && uv run python tests/bench/pair_bench.py $(or $(BASE),HEAD~1)
+
+docs:            ## the docs as a site, in build/site
+	uv run --with mkdocs-material docs/site.py
 
 pictures:        ## draw the pictures of the README and the docs
 	uv run --with resvg-py screenshots/make.py

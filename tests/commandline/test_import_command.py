@@ -12,6 +12,7 @@ import pytest
 from import_samples import SAMPLES, chatgpt_conversation
 from kvchat.cli import main
 from kvchat.store import Store
+from toyserver import ToyServer, tokens
 
 
 def titles(folder: Path) -> list[str]:
@@ -28,7 +29,7 @@ async def test_it_says_what_it_took_what_it_left_out_and_how_to_undo_it(run: Any
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[:2] == ["Imported 3 conversations (39 messages).", "From ChatGPT."]
-    assert "3 images left out; a line stands in its place" in lines
+    assert "3 images left out; a line takes its place" in lines
     assert "chatgpt.zip, conversations-000.json: 1 conversation skipped: damaged, no JSON" in lines
     assert "3 other files passed over." in lines
     assert titles(own_folders) == ["Night 0", "Night 1", "Night 2"]
@@ -148,3 +149,36 @@ async def test_imports_of_one_file_at_once_take_turns_and_tell_each_conversation
     made = next(one["import"] for one in told if one["new"])
     assert "100 conversations moved to the trash" in (await run("import", "--undo", made)).out
     assert titles(own_folders) == []
+
+
+async def test_two_machines_exchange_their_chats_and_nothing_is_doubled(run: Any, own_folders: Path) -> None:
+    """As docs/two-machines.md says: over a file, back and forth, as often as one likes."""
+    laptop, desktop = ({"KVCHAT_DATA_DIR": str(own_folders / name)} for name in ("laptop", "desktop"))
+    files = {name: own_folders / f"{name}.json" for name in ("laptop", "desktop")}
+
+    async def chats(machine: dict[str, str]) -> list[tuple[str, list[str]]]:
+        exported = json.loads((await run("export", "--all", "-f", "json", env=machine)).out)
+        return sorted(
+            (one["conversation"]["title"], [node["text"] for node in one["nodes"]]) for one in exported["conversations"]
+        )
+
+    async with ToyServer() as server:
+        server.on_chat(*(tokens(f"Answer {number}.", prompt=50 + number) for number in range(3)))
+        ask = ("ask", "--base-url", server.url)
+        await run(*ask, "What is a lamp?", env=laptop)
+        await run("export", "--all", "-o", files["laptop"], env=laptop)
+        for _ in range(2):
+            assert (await run("import", files["laptop"], env=desktop)).status == 0
+        assert await chats(desktop) == await chats(laptop)
+        await run(*ask, "-c", "And a lighthouse?", env=desktop)  # both go on from the same answer
+        await run(*ask, "-c", "And the sea?", env=laptop)
+        for _ in range(2):
+            await run("export", "--all", "-o", files["desktop"], "--force", env=desktop)
+            await run("import", files["desktop"], env=laptop)
+            await run("export", "--all", "-o", files["laptop"], "--force", env=laptop)
+            await run("import", files["laptop"], env=desktop)
+    (there,), (here,) = await chats(desktop), await chats(laptop)
+    assert sorted(there[1]) == sorted(here[1])
+    assert [text for text in here[1] if text.endswith("?")].count("What is a lamp?") == 1
+    assert {"And a lighthouse?", "And the sea?"} <= set(here[1])
+    assert len(here[1]) == 7  # the system prompt, three questions, three answers

@@ -45,6 +45,7 @@ FIGURES = (
     ("warm-up", "the prefill of a conversation before you send, while you read or type"),
     ("keep", "/keep saves the server's state of a conversation after every turn, so that it is warm after a restart"),
     ("trunk", "files that conversations begin with, prefilled once for all of them"),
+    ("another client", "a program on the same server, as a coding agent; what it costs: docs/coding-agents.md"),
     ("side request", "a request that is no part of the conversation: a title, a summary, memory"),
     ("side work", "side requests in spare time; a question ends them at once"),
     ("wasted by", "the causes of wasted tokens"),
