@@ -269,7 +269,7 @@ async def tools_scene(folder: Path) -> None:
     await asyncio.to_thread(
         subprocess.run, [*new_metadata, str(small_model()), str(model)], check=True, capture_output=True
     )
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     os.chdir(work)
     for name, text in FILES.items():
         (work / name).write_text(text)
