@@ -24,6 +24,7 @@ ARGUMENTS = {
     "count": {"type": "integer"},
     "place": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     "exact": {"type": "boolean"},
+    "odd": {"type": {"a": 1}, "anyOf": None},
 }
 TOOLS = frozen_tools([ToolDefinition("search", "Search.", {"type": "object", "properties": ARGUMENTS})])
 OBJECT, PARAMETERS, CHANNELS = CallShape.OBJECT, CallShape.PARAMETERS, CallShape.CHANNELS
@@ -76,11 +77,11 @@ def read(
         ),
         (
             PARAMETERS,
-            "<tool_call><function=search><parameter=place>12</parameter><parameter=exact>True</parameter></function>"
+            "<tool_call><function=search><parameter=place>12</parameter><parameter=exact>True</parameter><parameter=odd>[1]</parameter></function>"
             "</tool_call> <tool_call><function=search><parameter=place>null</parameter></function></tool_call>",
             "",
             "",
-            [("search", '{"place": "12", "exact": true}'), ("search", '{"place": null}')],
+            [("search", '{"place": "12", "exact": true, "odd": [1]}'), ("search", '{"place": null}')],
         ),
         (
             OBJECT,

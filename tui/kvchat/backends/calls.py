@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum, auto
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -198,16 +199,19 @@ def _schemas_of(tools: bytes, name: str) -> Mapping[str, object]:
     return tool["parameters"].get("properties", {}) if tool is not None else {}
 
 
-def _types(schema: object) -> set[object]:
-    """The types that a schema allows."""
+def _types(schema: object) -> list[object]:
+    """The types that a schema, which may be a stranger's, allows."""
     if not isinstance(schema, dict):
-        return set()
+        return []
     types = schema.get("type")
-    alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return {*(types if isinstance(types, list) else [types])}.union(*map(_types, alternatives))
+    found = [*types] if isinstance(types, list) else [types]
+    for name in ("anyOf", "oneOf"):
+        alternatives = schema.get(name)
+        found += chain(*map(_types, alternatives)) if isinstance(alternatives, list) else ()
+    return found
 
 
-def _value(text: str, types: set[object]) -> Any:
+def _value(text: str, types: Sequence[object]) -> Any:
     """What an argument means: JSON, unless it is text."""
     if "string" in types and not (text == "null" and "null" in types):
         return text
@@ -230,7 +234,7 @@ class Channels:
         self._held = ""
         self._kind: str | None = {"start": None, "thought": "reasoning_content", "answer": "content"}[begins]
         """Of the message that comes; None: its header comes."""
-        self._told: set[str | None] = set()
+        self._said: set[str | None] = set()
         """The kinds of messages that had text."""
         self._gap = ""
         """What separates the next text from one of its kind."""
@@ -260,7 +264,7 @@ class Channels:
             self._kind, self._name, self._arguments = "call", to[1], ""
         else:
             self._kind = "reasoning_content" if channel is not None and channel[1] == "analysis" else "content"
-        self._gap = "\n\n" if self._kind in self._told else ""
+        self._gap = "\n\n" if self._kind in self._said else ""
 
     def _close(self) -> None:
         if self._kind == "call" and not self.calls:  # templates print one
@@ -273,7 +277,7 @@ class Channels:
         if self._kind == "call":
             self._arguments += text
             return
-        self._told.add(self._kind)
+        self._said.add(self._kind)
         text, self._gap = self._gap + text, ""
         found.append(("content", text) if self._kind == "content" else ("reasoning_content", text))
 
