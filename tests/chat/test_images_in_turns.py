@@ -206,7 +206,7 @@ async def test_an_image_that_the_branch_has_is_not_sent_again(make: Maker, seein
     await say(service, id, "What is @./lamp.png ?")
     await say(service, id, "Again: what is @./lamp.png ?")
     assert isinstance(messages_of(seeing)[-1]["content"], str)
-    with pytest.raises(ChatError, match=r"lamp\.png stands in this conversation already"):
+    with pytest.raises(ChatError, match=r"lamp\.png is in this conversation already"):
         await service.retrieval.attach(id, str(lamp))
     lamp.write_bytes(picture(text="changed"))
     await say(service, id, "And now @./lamp.png ?")

@@ -290,7 +290,7 @@ async def test_a_prompt_that_was_cut(models: dict[str, Path], start: Start) -> N
             chat = start(url)
             id = await chat.begin()
             await chat.turns(id, 2)
-            told(await chat.say(id), Cause.CUT, "cut the prompt without a word", "--ctx-size")
+            told(await chat.say(id), Cause.CUT, "cut the prompt silently", "--ctx-size")
 
 
 async def test_caching_that_is_switched_off_on_the_way(models: dict[str, Path], start: Start) -> None:
