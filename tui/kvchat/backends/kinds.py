@@ -362,7 +362,7 @@ _ROWS = (
             ),
             KnownFailure(
                 "unloaded",
-                "unloaded the model. Try again: it is loaded again then, and everything is read anew.",
+                "unloaded the model. Try again: it is loaded again then, and everything is prefilled again.",
                 "server_error",
             ),
         ),

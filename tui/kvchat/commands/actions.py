@@ -598,7 +598,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         "In the documents",
         ("remove", "x,delete", "Remove", "Throw away the index of a collection. It asks first; the files stay."),
         ("update", "r", "Look for changes", "Index what has changed in the files of a collection."),
-        ("read_anew", "R", "Read again", "Read every file of a collection again."),
+        ("read_again", "R", "Read again", "Read every file of a collection again."),
         ("stop", "c", "Stop indexing", "End the indexing of a collection; what is done is kept."),
         ("report", "s", "Report", "Show what was skipped and why, and what the last indexing did."),
         ("cycle", "space", "This conversation", "Search a collection for this conversation: off, ask, always."),

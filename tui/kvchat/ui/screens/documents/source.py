@@ -75,7 +75,7 @@ class DocumentsSource(Source):
             "search": self._search,
             "remove": self._remove,
             "update": lambda: self._index(False),
-            "read_anew": lambda: self._index(True),
+            "read_again": lambda: self._index(True),
             "stop": self._stop,
             "report": self.report,
             "cycle": self._cycle,
@@ -355,7 +355,7 @@ class Collections(Page):
         return (
             ("rows.choose", "report"),
             ("documents.update", "update"),
-            ("documents.read_anew", "read anew"),
+            ("documents.read_again", "read again"),
             ("documents.remove", "remove"),
             ("documents.folder", "folder"),
         )
