@@ -125,7 +125,10 @@ async def test_wrong_usage_is_told(run: Any, arguments: tuple[str, ...], status:
     assert said in done.err
 
 
-async def test_a_bar_on_a_terminal_goes_when_it_is_done(run: Any, own_folders: Path) -> None:
+async def test_a_bar_on_a_terminal_goes_when_it_is_done(
+    run: Any, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvchat.cli.progress.EVERY", 0)  # every state, however fast the machine is
     done = await run("import", SAMPLES["claude"](own_folders, 60), terminal=True)
     assert "█" in done.out and "conversations.json" not in done.out.splitlines()[0]
     assert "Imported 60 conversations (600 messages)." in done.out.replace("\r", "\n")

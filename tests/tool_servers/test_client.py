@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,12 @@ def processes(words: str) -> int:
     """How many processes of this machine have these words in their command line."""
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists()]
     return sum(words.encode() in line.replace(b"\0", b" ") for line in lines)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  (processes tell of no change)
+            await asyncio.sleep(0.02)
 
 
 # -- real servers ------------------------------------------------------------------------------------------------------
@@ -137,9 +143,9 @@ async def test_a_program_that_ends_says_why_and_starts_anew(clients: list[McpCli
 async def test_a_program_ends_with_all_that_it_started() -> None:
     client, child = McpClient(StdioTransport(box("child"))), f"1000.{os.getpid()}"
     await client.call("say", {"text": child})
-    assert processes(f"sleep {child}") == 1
+    await until(lambda: processes(f"sleep {child}") == 1)
     await client.aclose()
-    assert processes(f"sleep {child}") == 0 and processes("mcp_box.py child") == 0
+    await until(lambda: processes(f"sleep {child}") == 0 and processes("mcp_box.py child") == 0)
 
 
 @pytest.mark.process
