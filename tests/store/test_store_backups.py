@@ -72,6 +72,14 @@ def test_of_one_day_the_newest_is_kept_and_what_is_not_ours_is_left_alone(folder
     assert own.exists() and len(backups(folder, NOON + 9 * DAY)) == 7
 
 
+def test_backups_that_could_not_be_removed_go_with_the_next_one(folder, at):
+    made = [at(NOON + day * DAY) for day in range(12)]
+    for path in made:
+        path.touch()  # the folder was brought back from elsewhere
+    today = at(NOON + 12 * DAY)
+    assert backups(folder, NOON + 12 * DAY) == [today, *made[:-7:-1]]
+
+
 def test_when_a_backup_was_made_is_told_by_its_name(folder, at):
     """A folder that was copied to another disk has new times of change."""
     made = [at(NOON + day * DAY) for day in range(3)]

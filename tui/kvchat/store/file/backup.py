@@ -61,7 +61,8 @@ def _surplus(folder: Path, now: float) -> list[Path]:
             continue
         if day in days or len(days) == KEEP_DAYS:
             surplus.append(path)
-        days.add(day)
+        else:
+            days.add(day)
     return surplus
 
 
