@@ -32,6 +32,8 @@ ALL = [Entry(action, "", "") for action in ACTIONS if action.palette]
         ("temperature", "parameters"),
         ("fork", "transcript.fork"),
         ("newc", "new"),
+        ("clear", "new"),
+        ("exit", "quit"),
     ],
 )
 def test_what_is_typed_finds_what_is_meant(typed: str, first: str) -> None:

@@ -126,7 +126,7 @@ def best(entries: Iterable[Entry], query: str, search: FuzzySearch) -> Iterable[
     scores: dict[int, float] = {}
     found = list(entries)
     for at, (action, _, _) in enumerate(found):
-        score = max(search.match(query, name)[0] for name in (action.label, action.slash))
+        score = max(search.match(query, name)[0] for name in (action.label, action.slash, action.also))
         if not score and all(word in action.help.casefold() for word in words):
             score = 1e-9
         if score:
