@@ -1,5 +1,5 @@
 """The README and the pages of docs are true: their tables are those of the program.
-`python tests/project/test_readme.py` writes them."""
+`uv run python tests/project/test_readme.py` writes them."""
 
 from __future__ import annotations
 
