@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.backends.base import HttpBackend, OneTokenWarmUp
-from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, ServerOptions
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.identify import connect
@@ -75,6 +75,13 @@ def test_a_generic_local_server_gets_the_session_but_no_llama_cpp_field() -> Non
         b'{"model":"m","session_id":"' + SESSION.encode() + b'","stream":true,"stream_options":'
         b'{"include_usage":true},"messages":[' + b",".join(a_turn().wires) + b"]}"
     )
+
+
+async def test_an_authorization_of_the_settings_goes_instead_of_the_key(heard: Heard) -> None:
+    options = ServerOptions(headers={"Authorization": "Basic dTpw"})
+    async with ToyServer() as server:
+        await openai_at(server, api_key="k-1", options=options).chat(a_turn(), heard)
+        assert server.chats[0].headers["authorization"] == "Basic dTpw"
 
 
 @pytest.mark.parametrize("make", [llamacpp_at, openai_at])

@@ -135,6 +135,17 @@ async def test_who_waits_for_the_lane_is_told_when_nothing_runs_any_more():
     await working
 
 
+async def test_a_message_that_was_announced_and_does_not_come_frees_the_lane():
+    lane = Lane()
+    lane.expect("a")
+    waiting = asyncio.create_task(lane.freed())
+    await asyncio.sleep(0)
+    assert not lane.is_free and not waiting.done()
+    lane.expect_no_more("a")
+    await asyncio.wait_for(waiting, 120)
+    assert lane.is_free
+
+
 async def test_background_work_that_fails_frees_the_lane():
     lane = Lane()
 

@@ -192,6 +192,7 @@ async def test_a_stopped_answer_holds_what_follows_it_and_another_message_does_n
     assert asked(server)[-1] == "instead" and service.queue.held(id) is HoldKind.STOPPED
     await queue_up(service, id, "fourth")
     assert waiting(service, id) == ["third", "fourth"] and server.posts == 3
+    assert service.queue.held(id) is HoldKind.STOPPED
     await send_first(service, id)
     assert asked(server)[2:] == ["instead", "third", "fourth"]
 

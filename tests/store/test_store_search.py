@@ -158,6 +158,8 @@ def test_a_word_without_letters_is_not_everything(store, talk):
         ("quic ", 0),
         ('"quick brown"', 1),
         ('"brown quick"', 0),
+        ('"quick brow', 1),
+        ('"quick brow"', 0),
         ("QUICK FOX", 1),
         ("fox cow", 0),
     ],

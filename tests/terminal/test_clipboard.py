@@ -67,6 +67,13 @@ def test_where_a_copy_may_not_arrive_that_is_said(
     assert copy(App(), "x" * size) == words
 
 
+def test_what_a_paste_would_run_unseen_is_not_copied() -> None:
+    app: App[None] = App()
+    copy(app, "ls\x1b[201~\x07\x1b]0;gone\x07 -l")
+    assert app.clipboard.startswith("ls") and app.clipboard.endswith("-l")
+    assert not {"\x1b", "\x07"} & set(app.clipboard)
+
+
 # -- an image that is in it
 
 
