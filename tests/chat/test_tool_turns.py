@@ -76,6 +76,13 @@ async def test_a_turn_goes_on_with_what_a_call_gave(allowed, server, folder):
     assert conversation.record.turns == 1
 
 
+async def test_a_file_is_read_from_a_line_on(allowed, server, folder):
+    (folder / "a.txt").write_text("one\ntwo\nthree\n")
+    asked = '{"path": "a.txt", "first_line": 2}'
+    conversation = await said(allowed, server, calls(asked), tokens("Two.", prompt=60))
+    assert conversation.path()[3].message.blocks[-1].text == "two\nthree\n"
+
+
 async def test_each_request_is_the_one_before_and_what_is_new(allowed, server, folder):
     conversation = await said(
         allowed, server, calls(READ_A, '{"path": "b.txt"}'), calls('{"path": "."}'), tokens("Ada.", prompt=90)
@@ -242,13 +249,17 @@ async def test_a_yes_is_for_once_for_the_conversation_or_for_always(make, server
 
 
 async def test_incognito_asks_each_time_and_keeps_nothing(make, server, folder):
+    before = make(server.url)
+    answering(before, Decision.ALWAYS)
+    await said(before, server, calls(READ_A), tokens("One.", prompt=60))
+    kept = before.tools.always()
     service = make(server.url, incognito=True)
-    assert service.tools.choices == (Decision.ONCE, Decision.NO)
+    assert kept and service.tools.choices == (Decision.ONCE, Decision.NO)
     asked = answering(service, Decision.ONCE, Decision.NO)
     conversation = await said(service, server, calls(READ_A, READ_A), tokens("One.", prompt=60))
     assert asked == [READ_A, READ_A]
     assert conversation.path()[4].text == REFUSED
-    assert service.tools.always() == []
+    assert service.tools.always() == kept
 
 
 async def test_a_yes_to_one_folder_is_none_to_another(make, server, folder, monkeypatch):
