@@ -117,6 +117,8 @@ def test_halves_of_a_surrogate_pair_reach_the_listener_as_they_came() -> None:
         ("stop", [delta(content="")], State.EMPTY),
         ("length", [delta(content="x")], State.LENGTH),
         ("length", [delta(content="x"), {"usage": {"total_tokens": 99}}], State.LENGTH),
+        ("length", [delta(content="x"), {"usage": {"total_tokens": 126}}], State.LENGTH),
+        ("length", [delta(content="x"), {"usage": {"total_tokens": 127}}], State.CONTEXT_FULL),
         ("length", [delta(content="x"), {"usage": {"total_tokens": 128}}], State.CONTEXT_FULL),
         (
             "length",
