@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import unicodedata
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from kvchat.backends.http.payload import PayloadError
 from kvchat.backends.http.stream import Decoder, Payload
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
-from toyserver import ToyServer, event, raw, sse, tokens
+from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, raw, sse, tokens
 
 URL = "http://host"
 HOSTILE = json.loads((Path(__file__).parents[1] / "fixtures/hostile_text.json").read_text(encoding="utf-8"))
@@ -151,6 +152,23 @@ async def test_a_server_that_says_nothing_after_the_finish_is_not_waited_for(
         server.on_chat(sse([event(delta(content="all")), event(delta("stop"))], end=False, then="hang"))
         ended = await llamacpp_at(server).chat(a_turn(), heard)
         await server.until_closed()
+    assert (ended.state, heard.text) == (State.DONE, "all")
+
+
+async def test_signs_of_life_behind_the_finish_do_not_prolong_an_answer(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvchat.backends.base.TAIL_S", 0.3)
+
+    async def answer(visit: Visit) -> None:
+        await visit.send(SSE_HEAD + chunked(event(delta(content="all"))) + chunked(event(delta("stop"))))
+        while not visit.gone.is_set():
+            await visit.send(chunked(b": ping\n\n"))
+            await asyncio.sleep(0.01)
+
+    async with ToyServer() as server:
+        server.on_chat(answer)
+        ended = await asyncio.wait_for(llamacpp_at(server).chat(a_turn(), heard), 60)
     assert (ended.state, heard.text) == (State.DONE, "all")
 
 
