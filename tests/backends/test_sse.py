@@ -26,6 +26,7 @@ from kvchat.backends.http.stream import (
     StreamDone,
     StreamTooLargeError,
 )
+from tries import tries
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/sse_vectors.json").read_text(encoding="utf-8")
@@ -125,7 +126,7 @@ def test_any_bytes_in_any_split_mean_what_the_standard_says(data: bytes, cuts: l
 
 def test_random_streams_in_random_splits_mean_what_the_standard_says() -> None:
     dice = random.Random(20_261)
-    for _ in range(100_000):
+    for _ in range(tries("sse_streams", 100_000)):
         data = b"".join(dice.choices(FRAGMENTS, k=dice.randrange(30)))
         cuts = [dice.randrange(len(data) + 1) for _ in range(dice.randrange(6))]
         found = events(pieces(data, cuts))

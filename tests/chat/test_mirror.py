@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 import threading
 from datetime import timedelta
@@ -21,6 +20,7 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.config import Settings, changed
 from kvchat.store import Store
 from toyserver import tokens
+from tries import tries
 
 
 @pytest.fixture(autouse=True)
@@ -259,7 +259,8 @@ async def test_nothing_is_written_beside_an_answer_and_one_conversation_is_loade
     assert not any(streaming) and set(loaded) == {*ids, id} and threads == {"kvchat-mirror"}
 
 
-TURNS, IN_ONE = (3_000, 60) if os.environ.get("KVCHAT_FULL") else (40, 10)
+TURNS = tries("mirror_turns", 40)
+IN_ONE = max(TURNS // 50, 10)
 
 
 @pytest.mark.slow

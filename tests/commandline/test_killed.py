@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import sqlite3
@@ -15,8 +14,9 @@ from pathlib import Path
 from kvchat.prompt.message import Role, State
 from kvchat.store import Store
 from toyserver import SSE_HEAD, ToyServer, chunked, event
+from tries import tries
 
-MOMENTS = int(os.environ.get("KVCHAT_KILL_MOMENTS", "8"))
+MOMENTS = tries("kill_moments", 8)
 STEP = 0.01
 
 

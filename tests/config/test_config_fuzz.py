@@ -19,6 +19,7 @@ from kvchat.config.show import described, example
 from kvchat.config.source import TomlSource
 from kvchat.prompt.request import RESERVED
 from kvchat.sanitize import one_line
+from tries import tries
 
 FULL = '''default_profile = "work"
 theme = "kvchat-day"  # the colours
@@ -140,7 +141,7 @@ def test_two_thousand_mutated_files_never_crash_and_every_syntax_error_has_its_l
     rng = random.Random(20)
     file = tmp_path / "config.toml"
     broken = 0
-    for _ in range(2_000):
+    for _ in range(tries("config_files", 2_000)):
         data = mutated(rng)
         file.write_bytes(data)
         settings, problems = load(file)

@@ -19,6 +19,7 @@ from kvchat.paths import own_themes
 from kvchat.ui.app import DARK_THEME, LIGHT_THEME
 from kvchat.ui.widgets import sidebar
 from kvchat.ui.widgets.transcript import styles as transcript
+from tries import tries
 
 THEMES, PROBLEMS = load_themes([own_themes()])
 GROUNDS = ("background", "surface", "panel", "code-background")
@@ -330,7 +331,7 @@ def test_mutated_themes_never_crash_and_what_loads_can_be_shown(folder: Path) ->
     whole = (own_themes() / "kvchat-night.toml").read_text()
     path = folder / "mine.toml"
     loaded = 0
-    for _ in range(400):
+    for _ in range(tries("theme_files", 400)):
         text = whole
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(text))

@@ -18,9 +18,10 @@ from kvchat.prompt.message import Message, NoteKind, Role, State, chained, node
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.file import schema
 from kvchat.text.problems import StoreProblem
+from tries import tries
 from whole_rows import settle_node
 
-KILLS = 100
+KILLS = tries("store_kills", 100)
 ENDED = said(NoteKind.KVCHAT_ENDED)
 PIECES = 30
 

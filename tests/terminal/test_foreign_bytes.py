@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from terminal_output import Terminal
+from tries import tries
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +36,7 @@ KINDS = {
 }
 
 
-CASES = [int(seed) for seed in os.environ.get("KVCHAT_FUZZ_SEEDS", "1 2 3").split()]
+CASES = range(1, tries("terminal_inputs", 3) + 1)
 
 
 def environment() -> dict[str, str]:

@@ -1,5 +1,5 @@
 """kill -9 at a random instant of every act: what was acknowledged is there, and the next start works and complains of
-nothing. `KVCHAT_FULL=1` kills a hundred times."""
+nothing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.store import Store
 from terminal_output import Terminal
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, reply
+from tries import tries
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 
-KILLS = 100 if os.environ.get("KVCHAT_FULL") else 6
+KILLS = tries("act_kills", 6)
 CTRL_N, DOWN, LEFT, TAB = "\x0e", "\x1b[B", "\x1b[D", "\t"
 COMPLAINT = re.compile(r"damage|set aside|could not|cannot|error|fail|locked|another kvchat|unexpected", re.IGNORECASE)
 PIECES = 5
