@@ -38,10 +38,12 @@ async def test_streaming_text_is_followed_at_the_end(make_app: Any, items: Any) 
         for end in range(45, len(TEXT), 161):
             app.transcript.stream_text("a1", TEXT[:end])
             await _drawn(pilot)
-            assert [line for line in app.lines() if line][-1].strip() == TEXT[:end].rstrip().split("\n")[-1].strip()
+            last = [line for line in app.lines() if line][-1].strip()
+            assert last.removesuffix("▍").strip() == TEXT[:end].rstrip().split("\n")[-1].strip()
+            assert last.endswith("▍") and sum("▍" in line for line in app.lines()) == 1
         app.transcript.end_stream(items.answer(1, TEXT))
         await pilot.pause()
-        assert "paragraph 39 of the answer" in app.lines()[-1]
+        assert app.lines()[-1].strip().endswith("paragraph 39 of the answer")
 
 
 async def test_scrolling_up_while_it_streams_stays_put_to_the_row(make_app: Any, items: Any) -> None:

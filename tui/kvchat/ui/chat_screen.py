@@ -67,6 +67,8 @@ class ChatScreen(Screen[None]):
         binding("composer.interrupt", "interrupt"),
     ]
 
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (Composer.LOW, "-tall")]  # noqa: RUF012  Screen's own is no ClassVar
+
     def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
         super().__init__()
         settings = service.settings
@@ -93,9 +95,7 @@ class ChatScreen(Screen[None]):
             self._hello,
             self.transcript,
             self._trouble,
-            self.findbar,
-            self.queue_lines,
-            self.composer,
+            Vertical(self.findbar, self.queue_lines, self.composer, id="below"),
             id="conversation",
         )
         self._beside = Horizontal(self.sidebar, self._middle, id="middle")

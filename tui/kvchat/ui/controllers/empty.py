@@ -72,7 +72,7 @@ class EmptyConversation:
         return self._servers.connection.phase == "none" or bool(self._servers.last_off)
 
     def _content(self) -> Content:
-        from kvchat.ui.render.empty import Recent, empty_screen, tips
+        from kvchat.ui.render.empty import Recent, empty_screen, first_steps, tips
 
         app, service = self.workspace.app, self._service
         key, server, now = app.key_of, self._servers.info, service.clock().timestamp()
@@ -103,7 +103,7 @@ class EmptyConversation:
             facts=facts,
             notes=notes,
             recent=recent,
-            tips=tips(key, len(others)),
+            tips=tips(key, len(others)) if others else first_steps(key),
         )
 
     def _beginning(self) -> list[str]:

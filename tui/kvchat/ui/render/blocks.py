@@ -51,11 +51,11 @@ def start_line(block: Block) -> int:
 
 def gap(previous: str | None, kind: str, blank: bool) -> list[Row]:
     """The empty row between a block of kind `previous` and one of `kind`; `blank`: whether the source has one."""
-    if previous is None or previous == "heading_open":
+    if previous is None:
         return []
-    if blank:
+    if blank and previous != "heading_open":  # the end of a heading has the empty line of the source
         return [BLANK]
-    return [GAP] if kind == "heading_open" or kind in _SET_APART or previous in _SET_APART else []
+    return [GAP] if "heading_open" in (kind, previous) or kind in _SET_APART or previous in _SET_APART else []
 
 
 class BlockRenderer:

@@ -22,7 +22,7 @@ ACTION = "code:"
 """What the action of a panel's first row begins with; the number of the block follows."""
 COPY = "copy"
 _LABEL = "code code-label"
-_EDGE = Span("▏", "code code-edge", "")
+_EDGE = Span(" ", "code", "")
 _EDGE_AND_MARK = (_EDGE, Span("↪ ", _LABEL, ""))
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 

@@ -17,6 +17,10 @@ WIDTH = 72
 """Cells of its lines, at the most."""
 RECENT = 5
 TIPS = 3
+WORDMARK = ("╻┏ ╻ ╻┏━╸╻ ╻┏━┓╺┳╸", "┣┻┓┃┏┛┃  ┣━┫┣━┫ ┃", "╹ ╹┗┛ ┗━╸╹ ╹╹ ╹ ╹")
+"""The name, in the strokes of the rail."""
+BEGINNING = 16
+"""Rows from which on there is room for it."""
 MARK_STYLES = {"●": "$cache-cached", "◐": "$cache-cached", "⠋": "$text-accent", "!": "$text-warning"}
 
 
@@ -27,6 +31,16 @@ class Recent(Struct, frozen=True):
     title: str
     aside: str
     """When it was used, or what opening it would prefill."""
+
+
+def first_steps(key: Callable[[str], str]) -> list[str]:
+    """What the rail means, and three keys."""
+    return [
+        "A green line beside a message: the server need not read it again.",
+        "",
+        "Tab to the messages · @ attaches a file",
+        f"{key('model')} chooses the model and the server",
+    ]
 
 
 def tips(key: Callable[[str], str], number: int) -> list[str]:
@@ -51,7 +65,9 @@ def empty_screen(
     """The name and the server's `facts`, then what is new to a newcomer (`notes`), the conversations used last, and
     tips; `width` and `height` in cells."""
     room = max(16, min(width, WIDTH))
-    head = [Content.styled("kvchat", "bold $text-accent"), *_clauses(facts, room)]
+    name = [Content.styled(line, "$cache-cached") for line in WORDMARK]
+    head = [*name, Content("")] if height >= BEGINNING else [Content.styled("kvchat", "bold $text-accent")]
+    head += _clauses(facts, room)
     blocks = [
         [line for note in notes for line in _clauses(note, room)],
         [Content.styled("Recent", "bold"), *(_row(one, room) for one in recent[:RECENT])] if recent else [],

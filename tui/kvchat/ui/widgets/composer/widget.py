@@ -44,7 +44,9 @@ class Composer(Completing):
 
     DEFAULT_CSS = """
     Composer {
-        height: auto; background: transparent; padding: 0 1;
+        height: auto; padding: 0 1; background: $surface; border-top: inner $surface;
+        &.-editing { border-title-color: $accent; }
+        &:ansi { border-top: solid $rule; }
         & > Horizontal { height: auto; }
         & .composer-prompt { width: 2; height: 1; color: $text-accent; text-style: bold; }
         & .composer-hint { height: 1; width: 1fr; color: $text-muted; text-align: right; text-wrap: nowrap; }

@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty wind
     from kvchat.ui.render.code import CodeBlock
     from kvchat.ui.render.markdown import MarkdownDocument
 
+CARET = Span("▍", "accent", "")
+"""Stands at the end of a text that is being written."""
+
 Live = Callable[[int], Sequence[Span]]
 """Draws the live row for a width."""
 
@@ -194,7 +197,8 @@ class Entry:
         if not self.drawn:
             self.height = estimated_height(self.item, self._width)
             return 0
-        changed = self._draw_body()
+        caret = max(0, len(self._body) - 1)
+        changed = min(self._draw_body(), caret)
         if head_stays:
             return self._settle(len(self._head) + changed)
         self._frame()
@@ -251,6 +255,9 @@ class Entry:
         if number < len(self._head):
             return self._head[number]
         number -= len(self._head)
+        if self.item.streaming and number == len(self._body) - 1:
+            row = self._body[number]
+            return replace(row, spans=(*row.spans, CARET))
         if number < len(self._body):
             return self._keyed(self._body[number])
         return self._foot[number - len(self._body)]

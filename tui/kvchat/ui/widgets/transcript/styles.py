@@ -70,7 +70,6 @@ STYLES: StyleTable = {
     "th": "bold",
     "code": "on $surface",
     "code-label": ("$text-muted", "dim $text-muted"),
-    "code-edge": ("$text-disabled", "dim $text-disabled"),
     "code-key": "$text-accent",
     "comment": ("italic $text-muted", "dim $text-muted"),
     "keyword": "bold $text-primary",
