@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: what it names is there, and it names every part and every package."""
+"""docs/architecture.md and docs/parts.md are true: what they name is there; they name every package and every part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kvchat.config import Settings
 from kvchat.store import Store
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE, DETAILS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "parts.md"
 PACKAGES = {path.parent.name for path in (ROOT / "tui" / "kvchat").glob("*/__init__.py")}
 LATE = [name for name, value in vars(ChatService).items() if isinstance(value, cached_property)]
 DOTTED = re.compile(f"`((?:{'|'.join(sorted(PACKAGES))})(?:\\.\\w+)+)`")
@@ -38,21 +38,22 @@ def found(name: str) -> bool:
     return False
 
 
-def test_what_the_page_names_is_there() -> None:
-    names = DOTTED.findall(PAGE.read_text())
+@pytest.mark.parametrize("page", [PAGE, DETAILS], ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    names = DOTTED.findall(page.read_text())
     assert len(names) > 40
     assert [name for name in names if not found(name)] == []
 
 
-def test_the_page_names_every_package() -> None:
+def test_the_architecture_names_every_package() -> None:
     text = PAGE.read_text()
     assert [name for name in sorted(PACKAGES) if not re.search(rf"\b{name}[/.]", text)] == []
 
 
 @pytest.mark.usefixtures("own_folders")
-async def test_the_page_names_every_part_of_the_service(tmp_path: Path) -> None:
+async def test_the_details_name_every_part_of_the_service(tmp_path: Path) -> None:
     service = ChatService(Store.open(tmp_path), Settings())
     parts = {name for name in [*vars(service), *LATE] if not name.startswith("_")}
     await service.aclose()
-    table = PAGE.read_text().partition("## The parts")[2].partition("## A question")[0]
-    assert sorted(part for part in parts if f"`{part}`" not in table) == []
+    named = DETAILS.read_text().partition("\n## The parts\n")[2].partition("\n## ")[0]
+    assert sorted(part for part in parts if f"`{part}`" not in named) == []
