@@ -64,6 +64,17 @@ def test_what_was_held_back_comes_at_the_end() -> None:
     assert printed("one\r") == clean("one\r") + "\n"
 
 
+def test_what_was_held_back_at_the_end_of_one_answer_does_not_come_again_in_the_next() -> None:
+    stream = io.StringIO()
+    printer = Printer(stream)
+    printer.write("one\r")
+    printer.end()
+    printer.write("two\ud83d")
+    printer.end()
+    printer.line("three")
+    assert stream.getvalue() == printed("one\r") + printed("two\ud83d") + "three\n"
+
+
 def test_a_terminal_without_unicode_gets_question_marks_not_an_error() -> None:
     assert printed("é 😀 ok", encoding="ascii") == "? ? ok\n"
 

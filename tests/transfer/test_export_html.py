@@ -6,22 +6,26 @@ import json
 import re
 import unicodedata
 from collections import Counter
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from transfer_samples import BEGIN, CORPUS, chat, conversation
 
 from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
+from kvchat.prompt.context import IMAGE, ContextBlock
+from kvchat.prompt.images import url_sha256
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.transfer.formats import Source, render
 from kvchat.transfer.html import BAR_CELLS, STYLE, highlighted, link_allowed, to_html
 from kvchat.transfer.markdown import fenced, safe_markdown
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-VOID = {"meta", "br", "hr"}
+VOID = {"meta", "br", "hr", "img"}
 ALLOWED: dict[str, set[str]] = {
     "html": {"lang"},
     "head": set(),
@@ -231,6 +235,18 @@ def test_an_image_is_its_text_and_is_never_fetched() -> None:
     page = Page(to_html("![a *b*](https://evil.test/?q=1 'title')"))
     assert "".join(page.words).strip() == "![a *b*](https://evil.test/?q=1)"
     assert page.elements == {"p": 1, "code": 1}
+
+
+def test_an_image_whose_name_has_quotation_marks_keeps_to_its_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALLOWED, "img", {"src", "alt", "title"})  # what was attached: nowhere else there may be one
+    url, name = b"data:image/png;base64,aaaa", '" onerror="x"><b>.png'
+    system = node(None, system_message(""), BEGIN)
+    block = ContextBlock(IMAGE, name, "8 x 8", ref=f"#{url_sha256(url)}")
+    source = conversation([system, asked := node(system, Message(Role.USER, "This?", (block,)), BEGIN)], asked)
+    text = render("html", [replace(source, images={url_sha256(url): url})])
+    page = Page(text)
+    assert page.wrong == [] and page.elements["img"] == 1
+    assert f'title="{escape(name)} 8 x 8"' in text
 
 
 def test_the_page_names_no_address_and_holds_no_script() -> None:

@@ -171,6 +171,7 @@ def test_the_guard_makes_controls_visible_and_passes_clean_lines_on() -> None:
     result = guard.apply(dirty, black)
     assert [segment.text for segment in result] == ["␛]52;c;UFdORUQ=␇", "\ufffd2J\ufffd␡ ", "ok"]
     assert result[0].style == Style(bold=True)
+    assert [segment.text for segment in guard.apply([Segment("a\tb\nc")], black)] == ["a b c"], "a cell is a cell"
 
 
 def test_a_dear_flush_is_followed_by_a_long_rest() -> None:
