@@ -83,6 +83,30 @@ def test_a_server_that_was_started_with_other_options_is_learnt_anew() -> None:
         assert sum(server.asked(candidates) for _ in range(100)) >= 99, candidates.best.shape
 
 
+def test_after_many_turns_one_that_shows_other_options_is_enough() -> None:
+    """What a guess got wrong long ago counts for little."""
+    candidates, talk = (
+        Hypotheses([Shape(ram_bytes=0), Shape(ram_bytes=0, rewind=Rewind.NOWHERE)]),
+        Tokens(range(1, 1001)),
+    )
+
+    def asked(prompt: Tokens, kind: int) -> None:
+        candidates.begin(prompt, "", 0.0)
+        candidates.reported([*candidates.all_said.values()][kind].cached)
+        candidates.end(Tokens((7,)))
+
+    for number in range(2):
+        asked(talk, 0)
+        asked(talk.first(900) + Tokens(range(2000 + number, 2100 + number)), 0)
+    for count in range(REQUESTS):
+        asked(talk + Tokens(range(5000, 5020 + 20 * count)), 0)
+    assert candidates.best.shape.rewind is Rewind.ANYWHERE
+    candidates.forget()
+    asked(talk, 1)
+    asked(talk.first(900), 1)
+    assert candidates.best.shape.rewind is Rewind.NOWHERE
+
+
 def test_what_was_learnt_is_believed_first() -> None:
     learnt = Shape(slots=9, unified=True, rewind=Rewind.WINDOW, window=640)
     found = guesses(2, learnt, 4096)

@@ -187,6 +187,12 @@ def test_a_pin_keeps_the_longer_tail_where_it_costs_nothing() -> None:
     assert simulator.predict(prompt, 1).replaces is None, "it was parked when the other was asked"
 
 
+def test_nothing_is_pinned_to_a_slot_that_works_for_somebody_else() -> None:
+    simulator, prompt = two_chats(400, 20)
+    assert plan(simulator, prompt).slot == 1
+    assert sent(chosen(simulator, prompt, busy={1})) == PlannedWay(Way.AS_IS, 40)
+
+
 def test_nothing_is_pinned_when_as_is_keeps_the_longer_tail() -> None:
     simulator, prompt = two_chats(10, 400)
     assert sent(chosen(simulator, prompt)) == PlannedWay(Way.AS_IS, 40)

@@ -145,6 +145,14 @@ def test_a_parked_state_of_which_little_is_of_use_stays_parked() -> None:
     assert simulator.predict(ids(A, 25) + ids(4000, 10)).cached == 25
 
 
+def test_a_parked_state_that_would_lose_a_larger_part_of_itself_than_the_slot_stays_parked() -> None:
+    simulator = Simulator(DENSE)
+    turn(simulator, ids(A, 300) + ids(3000, 700), "long")
+    turn(simulator, ids(A, 40) + ids(4000, 60), "short")
+    found = simulator.predict(ids(A, 300) + ids(9000, 10))
+    assert (found.source, found.cached, found.best) == ("slot", 40, 300)
+
+
 def test_a_conversation_that_grew_is_parked_once() -> None:
     simulator = Simulator(Shape(slots=2))
     for length in (100, 200):
@@ -316,6 +324,16 @@ def test_a_sliding_window_goes_back_within_its_window() -> None:
     turn(simulator, ids(B + 9000, 3000))  # parks it: of the window only what the model still sees is saved
     back = simulator.predict(prompt.first(2900) + ids(9000, 5))
     assert (back.source, back.common, back.cached) == ("parked", 2900, 2483)
+
+
+@pytest.mark.parametrize("rewind", [Rewind.NOWHERE, Rewind.WINDOW])
+def test_after_an_edit_nothing_is_reused_from_checkpoints_of_the_branch_that_was_left(rewind: Rewind) -> None:
+    simulator, prompt = Simulator(Shape(rewind=rewind, window=128)), ids(A, 1000)
+    turn(simulator, prompt)
+    edited = prompt.first(600) + ids(7000, 1800)
+    turn(simulator, edited)
+    back = simulator.predict(edited.first(1200) + ids(9000, 5))
+    assert back.common == 1200 and 0 < back.cached <= 600, "no more than the two branches have in common"
 
 
 def test_an_empty_prompt_is_refused() -> None:
