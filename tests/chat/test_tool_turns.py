@@ -154,6 +154,16 @@ async def test_a_long_result_is_cut_once_and_says_so(allowed, server, folder):
     assert len(text) < 10_000
 
 
+async def test_all_long_results_of_a_turn_share_one_part_of_the_window(allowed, server, folder):
+    for name in "abcd":
+        (folder / name).write_text(f"The lamp of {name} turned over the sea. " * 5000)
+    asked = [f'{{"path": "{name}"}}' for name in "abcd"]
+    conversation = await said(allowed, server, calls(*asked[:2]), calls(*asked[2:]), tokens("Long.", prompt=900))
+    results = [one.message.blocks[-1].text for one in conversation.path() if one.role is Role.TOOL]
+    first, *later = map(len, results)
+    assert len(later) == 3 and max(later) < first / 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
