@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from engine_fixture import running_server
 from import_samples import SAMPLES, answer, chatgpt_conversation, claude_conversation, question
+from kvchat.chat import imports
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
@@ -228,6 +229,27 @@ async def test_what_one_import_made_and_then_let_grow_is_taken_back_whole(
     assert (await service.imports.run(paths)).restored == 1
     await say(service, only(service).id, "And here?")
     assert (await service.imports.undo()).kept == 1, "somebody has gone on with it"
+
+
+async def test_where_somebody_went_on_while_an_import_still_ran_it_is_not_taken_back(
+    service: ChatService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "PART_CONVERSATIONS", 1)
+    gone_on: list[str] = []
+
+    def go_on(*_: object) -> None:
+        """Another answer, as soon as the first conversation is there; the second one comes after it."""
+        came = service.store.conversations()
+        if came and not gone_on:
+            gone_on.append(came[0].id)
+            last = service.store.tree(came[0].id)[came[0].head or ""]
+            other = node(service.store.tree(came[0].id)[last.parent or ""], Message(Role.ASSISTANT, "Or so."), 9.0)
+            service.store.add(came[0], [other], lambda row: replace(row, head=other.id))
+
+    report = await service.imports.run([SAMPLES["claude"](tmp_path, 2)], told=go_on)
+    undone = await service.imports.undo()
+    assert (report.made, undone.trashed, undone.kept) == (2, 1, 1)
+    assert [one.id for one in service.conversations.all()] == gone_on
 
 
 async def test_what_is_done_when_it_is_stopped_is_kept_and_can_be_taken_back(

@@ -125,6 +125,25 @@ async def test_a_chat_does_not_wait_for_ever_for_a_kvchat_that_hangs(tmp_path, o
         process.send_signal(signal.SIGCONT)
 
 
+async def test_a_kvchat_that_has_left_takes_no_seat_that_becomes_free_only_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(seats, "PATIENCE_S", 0.01)
+    came, came_late = asyncio.Event(), ServerLock._came_late
+
+    def late(self, fd):
+        came_late(self, fd)
+        came.set()
+
+    monkeypatch.setattr(ServerLock, "_came_late", late)
+    working, mine, next_one = seat(tmp_path), seat(tmp_path), seat(tmp_path)
+    assert working.take(lambda: None)
+    assert await mine.share() is False
+    mine.leave()
+    working.leave()
+    await asyncio.wait_for(came.wait(), 120)
+    assert next_one.take(lambda: None)
+    next_one.leave()
+
+
 @pytest.mark.process
 async def test_what_was_taken_alone_is_shared_when_a_chat_sits_down(tmp_path, other):
     mine = seat(tmp_path)
