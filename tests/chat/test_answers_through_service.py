@@ -106,7 +106,8 @@ async def test_a_cut_answer_goes_on_where_it_was(
     assert json.loads(answer.wire)["content"] == "".join(pieces) + more
 
 
-async def test_the_checkpoints_tell_thought_and_text_apart() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_the_checkpoints_tell_thought_and_text_apart(at_once: bool) -> None:
     """Though the text proved to be a thought only when some of it was stored."""
     rows: list[tuple[str, str]] = []
     question = node(None, Message(Role.USER, "Hi"), 0.0)
@@ -120,11 +121,12 @@ async def test_the_checkpoints_tell_thought_and_text_apart() -> None:
     async def chat(emit: Emit) -> Ended:
         for event in (TextDelta("I pon"), WasThought(THOUGHT, "{}</think>"), TextDelta("Hello ")):
             emit(event)
-            await stored.wait()
-            stored.clear()
+            if not (at_once and isinstance(event, WasThought)):
+                await stored.wait()
+                stored.clear()
         return Ended(State.DONE)
 
     run = AnswerRun(answer, [question], LiveAnswer(answer.id, 0.0), chat=chat, checkpoint=checkpoint)
     settled = await run.run()
-    assert rows == [("I pon", ""), ("", THOUGHT), ("Hello ", "")]
+    assert rows == [("I pon", ""), *([("Hello ", THOUGHT)] if at_once else [("", THOUGHT), ("Hello ", "")])]
     assert (settled.text, settled.message.reasoning) == ("Hello ", THOUGHT)

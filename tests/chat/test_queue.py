@@ -83,6 +83,26 @@ async def test_what_is_queued_is_sent_in_its_order_each_behind_the_answer_before
     assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
 
 
+async def test_a_message_that_is_queued_while_the_one_before_is_made_ready_follows_it(service, server, monkeypatch):
+    id = (await service.new_conversations.create("Be brief.")).id
+    built, made, begins, ready = service.questions.built, [], asyncio.Event(), asyncio.Event()
+
+    async def slowly(conversation, head, question):
+        made.append(question.text)
+        begins.set()
+        await ready.wait()
+        return await built(conversation, head, question)
+
+    monkeypatch.setattr(service.questions, "built", slowly)
+    await queue_up(service, id, "first")
+    await begins.wait()
+    await queue_up(service, id, "second")
+    ready.set()
+    await service.conversations.wait(id)
+    assert made == texts(service, id)[::2] == asked(server) == ["first", "second"]
+    assert waiting(service, id) == stored(service, id) == []
+
+
 async def test_it_goes_on_while_another_conversation_is_looked_at(begun, server):
     service, id, slow = begun
     await queue_up(service, id, "third")
