@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kvchat.backends.dialect import HostClass
+from kvchat.backends.dialect import Backend, HostClass
 from kvchat.backends.http.endpoint import ResolvedServer
+from kvchat.backends.identify import connect
 from kvchat.cache.warmth import Heat
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
@@ -89,6 +90,51 @@ async def test_an_answer_on_one_server_does_not_wait_for_one_on_another(make: Ma
         assert (await say(service, two, "Hi")).state is State.DONE
         assert service.conversations.streaming() == {one}
         await service.conversations.stop(one)
+
+
+def held_up(server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """Connecting to the server takes until the second event is set; the first one says that it has begun."""
+    begins, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(base_url: str, **options: Any) -> Backend:
+        if base_url == server.url:
+            begins.set()
+            await goes_on.wait()
+        return await connect(base_url, **options)
+
+    monkeypatch.setattr("kvchat.backends.identify.connect", slowly)
+    return begins, goes_on
+
+
+async def test_a_question_goes_to_the_server_that_is_chosen_while_the_one_before_is_connected_to(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make(server.url)
+    begins, goes_on = held_up(server, monkeypatch)
+    async with ToyServer() as other:
+        id = await begun(service)
+        await service.turns.send(id, Question("Hi"))
+        await begins.wait()
+        await service.chooser.use(id, other.url)
+        goes_on.set()
+        await service.conversations.wait(id)
+        assert (server.posts, other.posts) == (0, 1)
+
+
+async def test_a_question_that_is_stopped_while_its_server_is_connected_to_breaks_that_for_no_other(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make(server.url)
+    begins, goes_on = held_up(server, monkeypatch)
+    one, two = await begun(service), await begun(service)
+    await service.turns.send(one, Question("Hi"))
+    await begins.wait()
+    reaching = asyncio.create_task(service.servers.reach(two))
+    await asyncio.sleep(0)  # it waits for the same connecting
+    await service.conversations.stop(one)
+    goes_on.set()
+    await asyncio.wait({reaching})
+    assert not reaching.cancelled() and reaching.result().base_url == server.url
 
 
 async def test_the_server_of_the_command_line_takes_every_conversation(make: Maker, server: ToyServer) -> None:
@@ -332,6 +378,28 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
     assert not service.servers.consent.may_send_to(cloud, one) and service.servers.consent.was_begun_nearer(one, cloud)
     await service.servers.consent.allow_sending_to(cloud, one)
     assert service.servers.consent.may_send_to(cloud, one)
+
+
+async def test_nothing_is_sent_where_a_servers_name_leads_to_the_internet_just_now(
+    make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = HostClass.LAN
+
+    async def located(*_: object) -> ResolvedServer:
+        return ResolvedServer(place, ("127.0.0.1",))
+
+    monkeypatch.setattr("kvchat.backends.http.endpoint.locate", located)
+    async with ToyServer() as box:
+        url = f"http://box.example:{box.port}"
+        service = make(url)
+        service.store.set_setting(f"allowed lan {url}", "yes")
+        id = await begun(service)
+        assert (await say(service, id, "Hi")).state is State.DONE
+        place = HostClass.CLOUD
+        box.on("/props", reply(200, {"build_info": "b2-toy", "model_alias": "toy"}, server="llama.cpp"))
+        answer = await say(service, id, "A secret")
+        assert answer.state is State.ERROR and url in note_sentence(answer.note)
+        assert box.posts == 1 and all(b"A secret" not in visit.body for visit in box.visits)
 
 
 async def test_settings_name_the_server_of_new_conversations(make: Maker, server: ToyServer) -> None:
