@@ -380,8 +380,9 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
     assert service.servers.consent.may_send_to(cloud, one)
 
 
+@pytest.mark.parametrize("tells", [True, False], ids=["tells what it is", "tells nothing"])
 async def test_nothing_is_sent_where_a_servers_name_leads_to_the_internet_just_now(
-    make: Maker, monkeypatch: pytest.MonkeyPatch
+    make: Maker, monkeypatch: pytest.MonkeyPatch, tells: bool
 ) -> None:
     place = HostClass.LAN
 
@@ -397,6 +398,8 @@ async def test_nothing_is_sent_where_a_servers_name_leads_to_the_internet_just_n
         assert (await say(service, id, "Hi")).state is State.DONE
         place = HostClass.CLOUD
         box.on("/props", reply(200, {"build_info": "b2-toy", "model_alias": "toy"}, server="llama.cpp"))
+        if not tells:
+            box.on("/v1/models", reply(500, {}))
         answer = await say(service, id, "A secret")
         assert answer.state is State.ERROR and url in note_sentence(answer.note)
         assert box.posts == 1 and all(b"A secret" not in visit.body for visit in box.visits)

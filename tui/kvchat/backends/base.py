@@ -227,6 +227,9 @@ class HttpBackend:
     async def identify(self) -> ServerInfo:
         """Ask the server what it is, at the address its name has now. Raises BackendError."""
         self._endpoint = await self._endpoint.located()
+        if (place := self._endpoint.place.host_class) is not self._info.host_class:  # true whatever it says of itself
+            local = self._info.takes_local_extras and not self._endpoint.is_cloud
+            self._info = replace(self._info, host_class=place, takes_local_extras=local)
         try:
             described = await self.described()
         except PayloadError as error:
