@@ -1,6 +1,6 @@
 # What a contributor runs; .ci/run is what must be green.
 .DEFAULT_GOAL := help
-.PHONY: help format lint test test-all package bench docs pictures lock
+.PHONY: help format lint test test-all gates package bench docs pictures lock
 
 help:            ## list these
 	@awk -F ' *## ' '/^[a-z-]+:.*##/ {sub(/:.*/, "", $$1); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ test:            ## the quick tests
 
 test-all:        ## every tier, as in CI
 	uv run pytest && uv run pytest -m 'engine or process or slow or property'
+
+gates:           ## every gate of docs/reliability.md at its full size: hours (SHARE=0.1: a tenth)
+	uv run --with pytest-cov tests/gates.py --share $(or $(SHARE),1)
 
 package:         ## build the wheel and the sdist and try both in fresh environments
 	.ci/package
