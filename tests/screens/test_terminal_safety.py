@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from kvchat.sanitize import clean, one_line
 from kvchat.store import Store
 from terminal_output import Piece, Terminal, pieces
 from toyserver import ToyServer, Visit, error, reply, tokens
+from tries import tries
 
 HOSTILE = {
     entry["name"]: entry["text"]
@@ -139,26 +142,36 @@ async def fill(data: Path, server: ToyServer) -> set[str]:
     return titles
 
 
-@pytest.mark.process
-async def test_every_byte_that_reaches_the_terminal_is_the_apps_own(tmp_path: Path, server: ToyServer) -> None:
-    titles = await fill(tmp_path / "data", server)
+def kvchat_on_a_terminal(place: Path, server: ToyServer, *arguments: str, rows: int = 40) -> Terminal:
     env = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "NO_COLOR")}
     env |= {
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
-        "KVCHAT_DATA_DIR": str(tmp_path / "data"),
-        "KVCHAT_CONFIG": str(tmp_path / "config.toml"),
+        "KVCHAT_DATA_DIR": str(place / "data"),
+        "KVCHAT_CONFIG": str(place / "config.toml"),
     }
-    (tmp_path / "config.toml").write_text("notify = false\n")  # its own bell would hide a foreign one
-    with Terminal(["-m", "kvchat.cli", "-c", "--base-url", server.url], env) as terminal:
-        await walk_through(terminal, server)
-        await terminal.press("\x11")  # ctrl+q
-        assert await terminal.ended() == 0
-        titles |= {known.title for known in Store.open(tmp_path / "data").conversations()}
+    (place / "config.toml").write_text("notify = false\n")  # its own bell would hide a foreign one
+    return Terminal(["-m", "kvchat.cli", *arguments, "--base-url", server.url], env, rows=rows)
+
+
+def own_pieces(terminal: Terminal, titles: set[str]) -> list[Piece]:
+    """All that was written, in which every piece is the app's own."""
     found = list(pieces(terminal.output))
     windows = {"", "kvchat"} | {f"{one_line(title, 60)} · kvchat" for title in titles}
     foreign = {piece for piece in set(found) if not allowed(piece, windows)}
     assert not foreign, sorted(foreign)[:20]
+    return found
+
+
+@pytest.mark.process
+async def test_every_byte_that_reaches_the_terminal_is_the_apps_own(tmp_path: Path, server: ToyServer) -> None:
+    titles = await fill(tmp_path / "data", server)
+    with kvchat_on_a_terminal(tmp_path, server, "-c") as terminal:
+        await walk_through(terminal, server)
+        await terminal.press("\x11")  # ctrl+q
+        assert await terminal.ended() == 0
+        titles |= {known.title for known in Store.open(tmp_path / "data").conversations()}
+    found = own_pieces(terminal, titles)
     drawn = "".join(piece.body for piece in found if piece.kind == "text")
     assert "␛]52;c;S1ZNQVJL" in drawn
     assert "[@click=app.quit]quit" in drawn
@@ -232,6 +245,55 @@ async def walk_through(terminal: Terminal, server: ToyServer) -> None:
     await terminal.shows("failed (500)")
     await terminal.press(*[F9] * 6)
     await terminal.shows("find", CTRL_F)
+
+
+# -- strings that nobody has thought of
+
+
+STRINGS, AT_ONCE = tries("hostile_strings", 300), 50
+NUMBER = "4242"
+"""Stands in each sequence of these strings, and in none of the app's own."""
+SEQUENCES = [re.sub(r"\d+", NUMBER, text) for text in HOSTILE.values()]
+CONTROLS = (
+    "\x1b \x9b \x9d \x90 \x9c \x85 \x07 \x08 \x0e \0 \x7f \r \u202e \u2066 \u200f \u061c \u2028 \u200b \U000e0041"
+)
+HALVES = f"\x1b[{NUMBER} \x1b[?{NUMBER} \x9b{NUMBER} \x1b]{NUMBER}; \x9d{NUMBER}; \x1bP{NUMBER} \x1b\\ m J h H ; !p [ ]"
+WORDS = "word é 日本 👍🏽 ** ` - | <b> $x$ https://e.test/ [red] [/] # >"
+FRAGMENTS = [*CONTROLS.split(" "), *HALVES.split(" "), *WORDS.split(" "), " ", "\n", "\n\n"]
+BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def of_fragments(dice: random.Random) -> str:
+    """A string of fragments, with a piece of a known sequence between them."""
+    parts = [dice.choice(FRAGMENTS) for _ in range(dice.randint(3, 12))]
+    sequence = dice.choice(SEQUENCES)
+    start, end = sorted(dice.randrange(len(sequence) + 1) for _ in "ab")
+    parts.insert(dice.randrange(len(parts)), sequence[start:end])
+    return "".join(parts)
+
+
+@pytest.mark.process
+async def test_no_string_in_an_answer_becomes_a_command(tmp_path: Path) -> None:
+    dice = random.Random(1)
+    async with ToyServer(context_size=1 << 22) as server:
+        with kvchat_on_a_terminal(tmp_path, server, rows=300) as terminal:  # an answer is drawn whole
+            await terminal.shows("this machine")
+            await terminal.shows("newline")
+            for start in range(0, STRINGS, AT_ONCE):
+                text = "".join(f"{of_fragments(dice)}\n\n‹{at}›\n\n" for at in range(start, start + AT_ONCE))
+                edges = sorted({0, len(text), *(dice.randrange(len(text)) for _ in range(len(text) // 20))})
+                server.on_chat(tokens(*(text[at:end] for at, end in pairwise(edges))))
+                await terminal.shows(f"‹{start + AT_ONCE - 1}›", "more", ENTER)
+                await terminal.shows(f"‹{start}›")
+            await terminal.press("\x11")  # ctrl+q
+            assert await terminal.ended() == 0
+    titles = {known.title for known in Store.open(tmp_path / "data").conversations()}
+    found = own_pieces(terminal, titles)
+    assert not [piece for piece in found if piece.kind != "text" and NUMBER in piece.body]
+    drawn = "".join(piece.body for piece in found if piece.kind == "text")
+    bidi = BIDI.findall(drawn)
+    assert not bidi
+    assert f"␛[{NUMBER}" in drawn and f"\ufffd{NUMBER}" in drawn and "␇" in drawn
 
 
 # -- the same text on a screen without a terminal: what it means to Textual
