@@ -7,6 +7,7 @@ like into their answers, and servers send them raw.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
@@ -185,7 +186,7 @@ class Decoder:
                 return
             if first == b"<" and not self._are_events:
                 raise NotAnAnswerError(Unread.WEB_PAGE)
-            self._body = _Json() if first in b"{[" else _Events(self._comment)
+            self._body = _Json(self._comment) if first in b"{[" else _Events(self._comment)
         for item in self._body.feed(chunk):
             self._is_sure = True
             yield item
@@ -262,33 +263,54 @@ def _of_stray(stray: Stray) -> Iterator[Decoded]:
         yield Payload(value, is_error=True)
 
 
-class _Json:
-    """JSON lines while each line is a value of its own; as soon as the first is not, one document."""
+_EVENT_LINE = re.compile(rb"[\r\n]data:")
+"""No document has such a line: a text in one has no line ends."""
 
-    def __init__(self) -> None:
+
+class _Json:
+    """JSON lines while each line is a value of its own; as soon as the first is not, one document, or events behind
+    what was neither."""
+
+    def __init__(self, comment: Callable[[str], None]) -> None:
+        self._comment = comment
+        self._events: _Events | None = None
         self._pending = bytearray()
         self._total = 0
         self._lines = 0
         self._is_document = False
 
     def feed(self, chunk: bytes) -> Iterator[Decoded]:
+        if self._events:
+            yield from self._events.feed(chunk)
+            return
         self._total += len(chunk)
         if self._total > ANSWER_LIMIT:
             raise StreamTooLargeError("the answer", ANSWER_LIMIT)
         if self._is_document:
-            self._pending += chunk
+            yield from self._document(chunk)
             return
         head, newline, rest = chunk.partition(b"\n")
         self._pending += head
         while newline and not self._is_document:
             yield from self._line(bytes(self._pending))
             if self._is_document:
-                self._pending += newline + rest
+                yield from self._document(newline + rest)
                 return
             head, newline, rest = rest.partition(b"\n")
             self._pending = bytearray(head)
         if self._lines and len(self._pending) > LINE_LIMIT:
             raise StreamTooLargeError("a line", LINE_LIMIT)
+
+    def _document(self, chunk: bytes) -> Iterator[Decoded]:
+        start = max(0, len(self._pending) - 5)
+        self._pending += chunk
+        if found := _EVENT_LINE.search(self._pending, start):
+            before, events = bytes(self._pending[: found.start()]), bytes(self._pending[found.start() :])
+            self._pending = bytearray()
+            self._events = _Events(self._comment)
+            if not isinstance(value := _value(_decoded(before)), str):
+                yield Payload(value)
+            yield from self._events.feed(events)
 
     def _line(self, line: bytes) -> Iterator[Decoded]:
         text = _decoded(line)
@@ -302,6 +324,8 @@ class _Json:
         yield StreamDone() if value == DONE else Payload(value)
 
     def end(self) -> Iterator[Decoded]:
+        if self._events:
+            yield from self._events.end()
         text = _decoded(bytes(self._pending)).removeprefix("data:")
         if text:
             yield Payload(_value(text))
