@@ -139,8 +139,8 @@ def other_line_ends(answer: Passing) -> None:
 
 
 def garbage_in_an_event(answer: Passing) -> None:
-    at = answer.dice.randrange(len(answer.blocks))
-    block, inside = answer.blocks[at], answer.dice.randrange(len(answer.blocks[at]))
+    at = answer.dice.choice([0, answer.dice.randrange(len(answer.blocks))])
+    block, inside = answer.blocks[at], answer.dice.choice([0, answer.dice.randrange(len(answer.blocks[at]))])
     answer.blocks[at] = block[:inside] + answer.garbage() + block[inside:]
     answer.spoilt, answer.may_lose = len(words_in(b"".join(answer.blocks[:at]))), 2
 

@@ -184,9 +184,10 @@ def test_comments_reach_whoever_asks_for_them_in_any_split_and_are_no_values() -
 
 @pytest.mark.parametrize("first", ["[warn] one slot\n\n", "{\0\n", "\r\n[\r\n", '{"a":1,\n"b":2}\n'])
 def test_events_are_read_behind_a_line_that_looks_like_json_in_any_split(first: str) -> None:
-    data = f'{first}data: {{"a":1}}\n\ndata: [DONE]\n\n'.encode()
+    stream = f'{first}data: {{"a":1}}\n\ndata: [DONE]\n\n'
     own = [Payload({"a": 1, "b": 2})] if "b" in first else []
-    for cuts in splits(data):
-        decoder = Decoder("text/event-stream")
-        values = [item for start, end in pairwise([0, *cuts, len(data)]) for item in decoder.feed(data[start:end])]
-        assert values == [*own, Payload({"a": 1}), StreamDone()]
+    for data in (stream.encode(), stream.replace("\n", "\r").encode()):
+        for cuts in splits(data):
+            decoder = Decoder("text/event-stream")
+            values = [item for start, end in pairwise([0, *cuts, len(data)]) for item in decoder.feed(data[start:end])]
+            assert values == [*own, Payload({"a": 1}), StreamDone()]

@@ -287,24 +287,27 @@ class _Json:
         if self._total > ANSWER_LIMIT:
             raise StreamTooLargeError("the answer", ANSWER_LIMIT)
         if self._is_document:
-            yield from self._document(chunk)
+            yield from self._document(chunk, len(self._pending) - 5)
             return
         head, newline, rest = chunk.partition(b"\n")
+        if not newline and not self._lines:
+            yield from self._document(head, len(self._pending) - 5)
+            return
         self._pending += head
         while newline and not self._is_document:
             yield from self._line(bytes(self._pending))
             if self._is_document:
-                yield from self._document(newline + rest)
+                yield from self._document(newline + rest, 0)
                 return
             head, newline, rest = rest.partition(b"\n")
             self._pending = bytearray(head)
         if self._lines and len(self._pending) > LINE_LIMIT:
             raise StreamTooLargeError("a line", LINE_LIMIT)
 
-    def _document(self, chunk: bytes) -> Iterator[Decoded]:
-        start = max(0, len(self._pending) - 5)
+    def _document(self, chunk: bytes, seen: int) -> Iterator[Decoded]:
+        """Keep this for the end, unless an event begins in what is kept, behind as much as was seen of it."""
         self._pending += chunk
-        if found := _EVENT_LINE.search(self._pending, start):
+        if found := _EVENT_LINE.search(self._pending, max(0, seen)):
             before, events = bytes(self._pending[: found.start()]), bytes(self._pending[found.start() :])
             self._pending = bytearray()
             self._events = _Events(self._comment)
