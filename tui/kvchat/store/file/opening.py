@@ -69,17 +69,14 @@ def _for_writing(folder: Path, now: float) -> tuple[Database, list[str]]:
         undo.callback(in_use.close)
         with lock.held():
             notices = _made_sound(path, in_use.alone(), now)
+            undo.callback(_remove_if_empty, path)
             connection = connect(path)
             undo.callback(connection.close)
-            try:
-                prepare(connection, path)
-                version = schema.version_of(connection)
-                if 0 < version < schema.newest():
-                    back_up(path, now, f"-v{version}")
-                _bring_up_to_date(connection)
-            except BaseException:
-                undo.callback(_remove_if_empty, path)
-                raise
+            prepare(connection, path)
+            version = schema.version_of(connection)
+            if 0 < version < schema.newest():
+                back_up(path, now, f"-v{version}")
+            _bring_up_to_date(connection)
             in_use.share()
         undo.pop_all()
         return Database(connection, path, lock, in_use), notices
@@ -157,7 +154,8 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
     found = wal.read(path, _PAGE_SIZE) if alone and log and _is_known(path) else None
     if found is not None and found.is_stale:
         quarantine.move_log(path, now)
-    trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or (alone and log))
+    unclean = alone and log
+    trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or unclean, unclean=unclean)
     if trouble is None:
         return [quarantine.told_of_log(path, now)] if found is not None and found.lost else []
     _refuse_unless(alone, path, trouble)
@@ -179,14 +177,15 @@ def _refuse_unless(alone: bool, path: Path, damage: str) -> None:
         raise StoreUnavailable(StoreProblem.BESIDE_OTHERS, path=path, damage=damage)
 
 
-def _trouble(path: Path, thorough: bool) -> str | None:
-    """What is wrong with the file, in the words of `Damage`; None if nothing is. Raises what may pass: a lock, a
-    version that is too new, a disk that fails."""
+def _trouble(path: Path, thorough: bool, unclean: bool) -> str | None:
+    """What is wrong with the file, in the words of `Damage`; None if nothing is. `unclean`: its log or journal is put
+    back first, which may mend the header. Raises what may pass: a lock, a version that is too new, a disk that fails.
+    """
     with path.open("rb") as file:
         magic = file.read(len(schema.MAGIC))
     if not magic:
         return Damage.EMPTY
-    if magic != schema.MAGIC:
+    if magic != schema.MAGIC and not unclean:
         return Damage.HEADER
     try:
         # A connection that may write would write the log back when it closes. Only a rollback journal needs one.
@@ -194,7 +193,7 @@ def _trouble(path: Path, thorough: bool) -> str | None:
             return _content_trouble(found, path, thorough)
     except sqlite3.Error as error:
         if is_damage(error) or result_code(error) == 1:
-            return Damage.FOUND.format(error=error)
+            return Damage.FOUND.format(error=error) if magic == schema.MAGIC else Damage.HEADER
         raise
     except UnicodeDecodeError:  # SQLite quotes a damaged name in its message
         return Damage.SCHEMA
@@ -219,6 +218,8 @@ def _content_trouble(found: sqlite3.Connection, path: Path, thorough: bool) -> s
 
 
 def _remove_if_empty(path: Path) -> None:
+    """Leave nothing of a database that could not be begun: the next opening would take it for a damaged one."""
     with suppress(OSError):
         if path.stat().st_size == 0:
             path.unlink()
+            path.with_name(path.name + "-journal").unlink()
