@@ -52,7 +52,7 @@ class Work:
         self.states.insert(0, (0, *self.states[0][1:]))
 
     def open(self) -> None:
-        self.store = Store.open(self._folder, clock=lambda: 0.0)
+        self.store = opened(self._folder)
         with self.store.database.reading() as connection:  # what a log of megabytes brings about, often
             connection.execute("PRAGMA wal_autocheckpoint = 20")
             connection.execute("PRAGMA journal_size_limit = 100000")
@@ -119,7 +119,7 @@ def test_a_power_cut_loses_nothing_that_was_promised_to_last(
         at = chance.randint(1, len(recording.calls))
         there.mkdir()
         recording.cut(at, there, chance)
-        Store.open(there, clock=lambda: 0.0).close()
+        opened(there).close()
         assert sound_content(there) in work.possible(at), f"{point=} {at=}"
         assert at < begun or not quarantined(there), f"{point=} {at=}"
         shutil.rmtree(there)
@@ -132,29 +132,49 @@ FINAL = node(QUESTION, Message(Role.ASSISTANT, "answer " * 100), 3.0, id=ANSWER.
 TALK = Conversation(new_id(), SYSTEM.id, 1.0, 1.0, title="Talk")
 
 
-def converse(folder: Path, insist: Callable[[Callable[[], Any]], Any]) -> None:
-    """A conversation in a new store; `insist` does a step, and once more if it must."""
-    store = insist(lambda: Store.open(folder, clock=lambda: 0.0))
-    insist(lambda: store.create(TALK, SYSTEM))
-    insist(lambda: store.add(TALK, [QUESTION, ANSWER], lambda row: replace(row, head=ANSWER.id, turns=row.turns + 1)))
-    for piece in range(3):
-        insist(lambda piece=piece: store.append(ANSWER.id, f"answer {piece} " * 100, ""))
-    insist(lambda: store.settle(FINAL, TALK, lambda row: replace(row, updated=4.0)))
-    insist(lambda: store.set_draft(TALK.id, "draft"))
-    insist(lambda: store.queue.put(QueuedRow("1", TALK.id, "later", "", 5.0)))
-    insist(store.checkpoint)
-    insist(lambda: store.save_prompt(SavedPrompt("name", "text")))
-    insist(store.close)
+STEPS: tuple[Callable[[Store], object], ...] = (
+    lambda store: store.create(TALK, SYSTEM),
+    lambda store: store.add(TALK, [QUESTION, ANSWER], lambda row: replace(row, head=ANSWER.id, turns=row.turns + 1)),
+    *(lambda store, piece=piece: store.append(ANSWER.id, f"answer {piece} " * 100, "") for piece in range(3)),
+    lambda store: store.settle(FINAL, TALK, lambda row: replace(row, updated=4.0)),
+    lambda store: store.set_draft(TALK.id, "draft"),
+    lambda store: store.queue.put(QueuedRow("1", TALK.id, "later", "", 5.0)),
+    lambda store: store.checkpoint(),
+    lambda store: store.save_prompt(SavedPrompt("name", "text")),
+)
+
+
+def opened(folder: Path) -> Store:
+    return Store.open(folder, clock=lambda: 0.0)
+
+
+def converse(folder: Path, refused: Callable[[], Path]) -> None:
+    """A conversation in a new store. After an error `refused` says in which folder the same step is done again."""
+    try:
+        store = opened(folder)
+    except StoreError:
+        store = opened(folder := refused())
+    for step in STEPS:
+        try:
+            step(store)
+        except StoreError:
+            if (there := refused()) != folder:
+                before, folder, store = store, there, opened(there)
+                before.close()
+            step(store)
+    store.close()
 
 
 def check_whole(folder: Path) -> str:
-    """Its content, when what was said is there, once, and kvchat has nothing to tell about the database."""
-    store = Store.open(folder, clock=lambda: 0.0)
+    """What else it holds, when what was said is there, once, and kvchat has nothing to tell about the database."""
+    store = opened(folder)
     assert store.notices == [] and quarantined(folder) == []
     assert [one.text for one in store.tree(TALK.id)] == [SYSTEM.text, QUESTION.text, FINAL.text]
     assert [hit.node for hit in store.search("question")] == [QUESTION.id]
+    rest = repr((store.conversations(), store.drafts(), store.queue.of(TALK.id), store.prompts()))
     store.close()
-    return sound_content(folder)
+    sound_content(folder)
+    return rest
 
 
 def broken(what: str) -> None:
@@ -191,31 +211,42 @@ class Disk:
             self._fails = self.lasting
         return self.how(what) if self._fails or self.calls == self.at else None
 
-    def insist(self, step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except StoreError:
-            self._fails = False
-            return step()
+    def mend(self) -> None:
+        self._fails = False
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # faults that SQLite does not pass on
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-@pytest.mark.parametrize("how", [broken, full, short])
-def test_a_fault_at_any_call_loses_nothing_and_the_same_again_is_stored_once(tmp_path, how, lasting):
-    whole = Disk(how, 0, lasting)
-    with on_disk(whole.tell):
-        converse(tmp_path / "whole", whole.insist)
+@pytest.mark.parametrize(
+    ("how", "lasting", "killed"),
+    [
+        pytest.param(broken, False, False, id="broken once"),
+        pytest.param(broken, True, False, id="broken"),
+        pytest.param(broken, True, True, id="broken and killed"),
+        pytest.param(full, True, False, id="full"),
+        pytest.param(short, True, False, id="short"),
+        pytest.param(short, False, True, id="short once and killed"),
+    ],
+)
+def test_a_fault_at_any_call_loses_nothing_and_the_same_again_is_stored_once(tmp_path, how, lasting, killed):
+    there, later = tmp_path / "there", tmp_path / "later"
+
+    def refused() -> Path:
+        disk.mend()
+        return shutil.copytree(there, later) if killed else there
+
+    disk = Disk(how, 0, lasting)
+    with on_disk(disk.tell):
+        converse(tmp_path / "whole", refused)
     expected = check_whole(tmp_path / "whole")
-    assert whole.calls > 300
-    there = tmp_path / "there"
-    for at in range(1, whole.calls + 1):
+    assert disk.calls > 300
+    for at in range(1, disk.calls + 1):
         disk = Disk(how, at, lasting)
         with on_disk(disk.tell):
-            converse(there, disk.insist)
-        assert check_whole(there) == expected, f"{at=}"
+            converse(there, refused)
+        assert check_whole(later if later.exists() else there) == expected, f"{at=}"
         shutil.rmtree(there)
+        shutil.rmtree(later, ignore_errors=True)
 
 
 @pytest.mark.process
@@ -223,22 +254,19 @@ def test_files_that_may_not_grow_beyond_any_size_lose_nothing(tmp_path):
     import resource
 
     def converse_within(limit: int, say: Callable[[str], None]) -> None:
-        def insist(step: Callable[[], Any]) -> Any:
-            try:
-                return step()
-            except StoreError as error:
-                say(error.sentence)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                return step()
+        def refused() -> Path:
+            say("refused")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            return tmp_path / str(limit)
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-        converse(tmp_path / str(limit), insist)
+        converse(tmp_path / str(limit), refused)
 
     contents = set()
-    refused = []
+    refusals = []
     for limit in range(0, 500_000, 5_000):
         child = fork(lambda say, limit=limit: converse_within(limit, say))
-        refused.append(len(child.lines()))
+        refusals.append(child.lines())
         assert child.wait() == 0
         contents.add(check_whole(tmp_path / str(limit)))
-    assert len(contents) == 1 and set(refused) == {0, 1}
+    assert len(contents) == 1 and refusals[0] == ["refused"] and refusals[-1] == []
