@@ -25,7 +25,7 @@ RAIL = (
     ("┃", CACHED, "warm: the server has these tokens in a slot"),
     ("╎", CACHED, "kept: in its host cache or in a snapshot, from where they come back without a prefill"),
     ("│", MUTED, "cold: the next request prefills them"),
-    (" ", MUTED, "no mark: the server does not tell, or nothing of the answer has come yet"),
+    (" ", MUTED, "no mark: the server does not tell, nothing was sent lately, or nothing of the answer has come yet"),
 )
 """The marks left of the messages."""
 FIGURES = (
@@ -35,7 +35,7 @@ FIGURES = (
     ("saved", "time saved: cached tokens / measured prefill speed; a stopped turn saves nothing"),
     ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "reading the prompt before an answer begins; its speed is tokens of the prompt in a second"),
-    ("decode", "tokens of an answer in a second"),
+    ("decode", "tokens of an answer in a second: the tok/s of its title, beside the number of its tokens"),
     ("context", "tokens of the conversation / tokens that fit into the server's window"),
     ("~", "an estimate: this server does not count it"),
     ("predicted", "cached tokens that kvchat expected, beside what the server said"),
@@ -50,6 +50,10 @@ FIGURES = (
     ("side work", "side requests in spare time; a question ends them at once"),
     ("wasted by", "the causes of wasted tokens"),
     ("prediction", "requests of which kvchat knew the cached tokens to the token before it sent them"),
+    ("status line", "the last request: cached and new tokens of its prompt; while one runs, tokens done / to do"),
+    ("so far", "the time saved in this conversation"),
+    ("▸ ▾", "folded, unfolded: Enter or a click changes it"),
+    ("^", "Ctrl, where there is little room: ^N is Ctrl+N"),
     ("sent with", "what kvchat put in front of your text, once: the time, memories, passages, files"),
 )
 KEYS_CELLS = 23
