@@ -30,7 +30,7 @@ docs:            ## the docs as a site, in build/site
 	uv run --with mkdocs-material docs/site.py
 
 pictures:        ## draw the pictures of the README and the docs
-	uv run --with resvg-py screenshots/make.py
+	uv run --with resvg-py --with pillow screenshots/make.py
 
 lock:            ## write constraints.txt, the versions that the tests ran with
 	uv export -q --all-extras --no-hashes --no-header --no-annotate --no-emit-project > constraints.txt
