@@ -102,11 +102,11 @@ async def test_the_summary_is_watched_as_it_comes_and_esc_stops_it_without_a_cha
         await app.command("/compact")
         await app.opens("ConfirmScreen")
         await app.press("y")
-        await app.until(lambda: "summary: 2 words" in app.text and "They counted" in app.transcript_rows)
+        await app.until(lambda: "summary: 2 words" in app.text and "They counted▍" in app.transcript_rows)
         rows = app.transcript_rows
         head = next(at for at, row in enumerate(rows) if row.startswith("Summary of 3 older turns"))
         assert rows[head].endswith("Esc stops · nothing changes")
-        assert rows[head + 1 : head + 3] == ["They counted", "◌ summary: 2 words"]
+        assert rows[head + 1 : head + 3] == ["They counted▍", "◌ summary: 2 words"]
         assert rows[head - 2 : head] == ["answer 4", ""], "the last answer stands by itself"
         assert app.said == before and app.shown == [*before, "They counted "]
         assert "compacting" in app.text and "answering" not in app.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct
@@ -163,9 +163,8 @@ def in_worker(
     ) -> Callable[Concatenate[C, P], Worker[None]]:
         @wraps(method)
         def started(controller: C, /, *args: P.args, **kwargs: P.kwargs) -> Worker[None]:
-            return controller.workspace.screen.run_worker(
-                method(controller, *args, **kwargs), name=method.__name__, group=group, exclusive=exclusive
-            )
+            work = partial(method, controller, *args, **kwargs)  # Python warns of a coroutine that never begins
+            return controller.workspace.screen.run_worker(work, name=method.__name__, group=group, exclusive=exclusive)
 
         return started
 
