@@ -1,5 +1,5 @@
 """The screenshots, made from the real app with the real engine and the small model:
-`uv run --with resvg-py screenshots/make.py`.
+`uv run --with resvg-py --with pillow screenshots/make.py`.
 
 SVGs come from the app itself; PNGs are drawn from them by resvg, in the fonts of DejaVu.
 """
@@ -7,6 +7,7 @@ SVGs come from the app itself; PNGs are drawn from them by resvg, in the fonts o
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -15,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from textual.pilot import Pilot
@@ -96,10 +98,13 @@ LOOKED_UP = (
 """What is asked, the file that the model looks into, what it answers: it is held to both, for it is a small one."""
 
 
-def service_in(folder: Path, theme: str, base_url: str = "") -> ChatService:
-    """`base_url`: of a server, which gets prompts as token ids; empty: the built-in engine."""
+def service_in(folder: Path, theme: str, base_url: str = "", *, fleeting: bool = False) -> ChatService:
+    """`base_url`: of a server, which gets prompts as token ids; empty: the built-in engine, `fleeting`
+    without snapshots and in small batches."""
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
     settings = changed(settings, "engine.threads", 1)  # two would spin waiting for each other on a busy machine
+    if fleeting:
+        settings = changed(changed(settings, "engine.snapshots", False), "engine.batch_size", 32)
     if base_url:
         settings = changed(changed(settings, "server.base_url", base_url), "cache.token_ids", True)
     store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
@@ -121,13 +126,25 @@ class Camera:
         self.app = pilot.app
         self.pilot = pilot
 
+    def shot(self) -> str:
+        """The screen as SVG. The font is the reader's own: nothing is fetched to look at a picture."""
+        svg = self.app.export_screenshot(title="kvchat", simplify=True)
+        return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
+
     async def picture(self, name: str) -> None:
         await self.pilot.pause(0.3)
-        svg = self.app.export_screenshot(title="kvchat", simplify=True)
-        # The font is the reader's own: nothing is fetched to look at a picture.
-        svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
-        (HERE / f"{name}.svg").write_text(svg, encoding="utf-8")
+        (HERE / f"{name}.svg").write_text(self.shot(), encoding="utf-8")
         drawn(HERE / f"{name}.svg")
+
+    async def film(self, name: str, acts: Awaitable[None]) -> None:
+        """A moving picture of what happens until the acts are done."""
+        frames, began, acting = list[tuple[float, str]](), time.monotonic(), asyncio.ensure_future(acts)
+        while not acting.done():
+            frames.append((time.monotonic() - began, self.shot()))
+            await self.pilot.pause(0.05)
+        await acting
+        frames.append((time.monotonic() - began, self.shot()))
+        moving(HERE / f"{name}.gif", frames)
 
     async def until(self, condition: Callable[[], bool], seconds: float = 600) -> None:
         end = time.monotonic() + seconds
@@ -159,13 +176,29 @@ def remembered(text: str, kind: Kind, page: str, memories: Memories) -> None:
 
 def drawn(svg: Path) -> None:
     """Draw the SVG as PNG."""
+    svg.with_suffix(".png").write_bytes(png_of(svg.read_text()))
+
+
+def png_of(svg: str) -> bytes:
     from resvg_py import svg_to_bytes
 
     fonts = [str(font) for font in Path("/usr/share/fonts").rglob("DejaVuSans*.ttf")]
-    png = svg_to_bytes(
-        svg_string=svg.read_text(), font_files=fonts, monospace_family="DejaVu Sans Mono", font_family="DejaVu Sans"
+    return bytes(
+        svg_to_bytes(svg_string=svg, font_files=fonts, monospace_family="DejaVu Sans Mono", font_family="DejaVu Sans")
     )
-    svg.with_suffix(".png").write_bytes(bytes(png))
+
+
+def moving(gif: Path, frames: list[tuple[float, str]]) -> None:
+    """Frames with their times as one picture that moves: all of it in six seconds, and a rest at the end."""
+    from PIL import Image
+
+    pictures = [Image.open(io.BytesIO(png_of(svg))).convert("RGB") for _, svg in frames]
+    pictures = [one.resize((one.width * 2 // 3, one.height * 2 // 3), Image.Resampling.LANCZOS) for one in pictures]
+    palette = pictures[-1].quantize(96)
+    first, *others = (one.quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures)
+    times = [6000 * at / frames[-1][0] for at, _ in frames]
+    lasts = [*(max(20, round(end - at)) for at, end in pairwise(times)), 2000]
+    first.save(gif, save_all=True, append_images=others, duration=lasts, loop=0, optimize=True)
 
 
 async def main_scenes(folder: Path) -> None:
@@ -293,6 +326,30 @@ async def tools_scene(folder: Path) -> None:
             await camera.picture("tools")
 
 
+async def moving_scene(folder: Path) -> None:
+    """A long conversation is opened after a restart, without snapshots: it is prefilled before the question is sent."""
+    folder = folder / "moving"
+    for opened_again in (False, True):
+        service = service_in(folder, "kvchat-night", fleeting=True)
+        app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
+        async with app.run_test(size=(100, 36)) as pilot:
+            camera = Camera(pilot)
+            await camera.until(lambda service=service: service.servers.connection.phase == "ready")
+            if not opened_again:
+                await pilot.press("ctrl+n")
+                for question in (*OTHERS, *QUESTIONS[:1]):
+                    await camera.say(question)
+                continue
+            id = next(one.id for one in service.conversations.all() if one.turns)
+            await service.conversations.open(id)
+
+            async def asked(app: KvchatApp = app, camera: Camera = camera, id: str = id) -> None:
+                await app.chat.conversations.open(id)
+                await camera.say("And item nine?")
+
+            await camera.film("moving", asked())
+
+
 async def small_scene(folder: Path) -> None:
     service = service_in(folder, "kvchat-night")
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")), continue_=True)
@@ -314,6 +371,7 @@ def run() -> int:
         asyncio.run(small_scene(folder))
         asyncio.run(documents_scene(folder))
         asyncio.run(tools_scene(folder))
+        asyncio.run(moving_scene(folder))
     finally:
         os.chdir(place)
         for made in ("data", "workshop", *COLLECTIONS):
