@@ -84,7 +84,14 @@ def prepare(connection: sqlite3.Connection, path: Path | None) -> None:
     if path is not None:
         connection.execute(f"PRAGMA journal_mode = {'DELETE' if on_network(path) else 'WAL'}").fetchone()
         connection.execute("PRAGMA journal_size_limit = 16777216")
-    connection.execute("PRAGMA synchronous = NORMAL")
+    _make_durable(connection, False)
+
+
+def _make_durable(connection: sqlite3.Connection, durable: bool) -> None:
+    """Have each commit on the disk before it is done. Where there is no log it always is: a power cut may break a
+    database whose rollback journal is written with NORMAL, and with FULL the journal's end may come later."""
+    has_log = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    connection.execute(f"PRAGMA synchronous = {'NORMAL' if has_log and not durable else 'EXTRA'}")
 
 
 def has_content(database: Path, suffix: str) -> bool:
@@ -159,8 +166,7 @@ class Database:
             connection = self._opened()
             self._still_there()
             if durable is not self._durable:
-                # Where there is no log, FULL leaves it to the system when the journal's end reaches the disk.
-                connection.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'NORMAL'}")
+                _make_durable(connection, durable)
                 self._durable = durable
             connection.execute("BEGIN IMMEDIATE")
             try:
