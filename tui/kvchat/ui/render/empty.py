@@ -36,7 +36,7 @@ class Recent(Struct, frozen=True):
 def first_steps(key: Callable[[str], str]) -> list[str]:
     """What the rail means, and three keys."""
     return [
-        "A green line beside a message: the server need not read it again.",
+        "A green line next to a message: the server need not read it again.",
         "",
         "Tab to the messages · @ attaches a file",
         f"{key('model')} chooses the model and the server",

@@ -35,7 +35,7 @@ FIGURES = (
     ("saved", "time saved: cached tokens / measured prefill speed; a stopped turn saves nothing"),
     ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "reading the prompt before an answer begins; its speed is tokens of the prompt in a second"),
-    ("decode", "tokens of an answer in a second: the tok/s of its title, beside the number of its tokens"),
+    ("decode", "tokens of an answer in a second: the tok/s of its title, next to the number of its tokens"),
     ("context", "tokens of the conversation / tokens that fit into the server's window"),
     ("~", "an estimate: this server does not count it"),
     ("predicted", "cached tokens that kvchat expected, beside what the server said"),

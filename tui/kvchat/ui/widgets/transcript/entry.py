@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty wind
     from kvchat.ui.render.markdown import MarkdownDocument
 
 CARET = Span("▍", "accent", "")
-"""Stands at the end of a text that is being written."""
+"""At the end of a text that is being written."""
 
 Live = Callable[[int], Sequence[Span]]
 """Draws the live row for a width."""

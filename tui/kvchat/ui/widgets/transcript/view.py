@@ -30,7 +30,7 @@ from kvchat.ui.widgets.transcript.styles import CSS, GUTTER, StyleBook, restyled
 
 NEAR = 2
 """Rows from the end within which scrolling down follows it again."""
-MAX_TEXT_WIDTH = 100
+MAX_TEXT_WIDTH = 100  # kvchat.tcss adds the gutter, a blank and the scrollbar
 """Cells of the longest line; more is hard to read."""
 _ROW_BITS = 24
 """A place for a text selection is one number: the message's place, then this many bits for its row. So it stays
