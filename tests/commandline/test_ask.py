@@ -350,3 +350,16 @@ async def test_what_is_asked_is_never_gone_through_for_memories_but_what_was_sai
         assert [row["messages"] for row in waiting] == [1], "as if that had been said in the app"
         assert (await run(*url, "ask", "--conversation", waiting[0]["conversation"], "And flies.")).status == 0
         assert json.loads((await run("memory", "queue", "--json")).out)["pending"] == waiting
+
+
+async def test_an_answer_that_lost_a_part_is_printed_and_fails(run):
+    body = (
+        b'data: {"choices":[{"index":0,"delta":{"content":"First. "}}]}\n\n'
+        b'data: {"choices":[{"index":0,"delta":{"content":"say "lost""}}]}\n\n'
+        b'data: {"choices":[{"index":0,"delta":{"content":"Last."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    )
+    async with ToyServer() as server:
+        server.on_chat(reply(200, body, content_type="text/event-stream"))
+        done = await run("--base-url", server.url, "ask", "Go on?")
+    assert (done.status, done.out) == (1, "First. Last.\n")
+    assert "came damaged and is missing" in done.err

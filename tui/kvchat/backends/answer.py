@@ -7,6 +7,7 @@ proves nothing. A figure that was not reported is None, never 0.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar
@@ -150,6 +151,8 @@ _T = TypeVar("_T", int, float)
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 IN_PARTS = ""
 """The field of reasoning that came as parts of the content: it is not sent back, for few servers take it so."""
+_PART = re.compile(r'^\s*(?:\{|\[\s*\{)|"(?:choices|delta|message|content)"\s*:')
+"""How what cannot be read begins, or holds, where it was a part of an answer."""
 _CHUNK_KEYS = frozenset({"choices", "usage", "timings", "prompt_progress"})
 _UNFINISHED = frozenset(
     {"abort", "aborted", "cancelled", "canceled", "error", "network_error", "insufficient_system_resource"}
@@ -271,7 +274,11 @@ class ChatAnswer:
         self._model = ""
         self._reported = Reported()
         self._total: int | None = None
-        self._was_read = self._is_foreign = self._is_damaged = False
+        self._was_read = self._is_foreign = False
+        self._lost_parts = 0
+        """How many parts came damaged."""
+        self._ends_in_loss = False
+        """Whether the last one did: of a cut answer that is the cut."""
         self._documents = 0
         """How many whole messages came; less than 0 once a part did."""
         self._words = ""
@@ -326,8 +333,7 @@ class ChatAnswer:
                 self.take(Payload(one))
             return
         if not is_object(value):
-            self._is_damaged = self._is_damaged or (isinstance(value, str) and value.startswith(("{", "[")))
-            self._is_foreign = True
+            self.pass_over(value)
             return
         self._model = name_at(value, "model") or self._model
         choices = value.get("choices")
@@ -336,13 +342,20 @@ class ChatAnswer:
         if value.keys().isdisjoint(_CHUNK_KEYS):
             self._is_foreign = True
             return
-        self._was_read = True
+        self._was_read, self._ends_in_loss = True, False
         if value.get("object") == "chat.completion.chunk":
             self._documents = -1
         for choice in choices if isinstance(choices, list) else (choices,):
             if is_object(choice):
                 self._choice(choice)
         self._figures(value)
+
+    def pass_over(self, value: object) -> None:
+        """Note a value that is no part of an answer: a damaged one, or a sign of life."""
+        self._is_foreign = True
+        if isinstance(value, str) and _PART.search(value):
+            self._lost_parts += 1
+            self._ends_in_loss = True
 
     def _choice(self, choice: Mapping[str, object]) -> None:
         if "error" in choice and (found := errors.error_in(choice)) is not None:
@@ -462,6 +475,8 @@ class ChatAnswer:
         self._say(self._thoughts.ended())
         self._text(self._held, ended=True)
         ended = replace(self._ended(error), model=whole_characters(self._model), reported=self._reported)
+        if self._was_read and self._lost_parts > (self._ends_in_loss and self._finish is None):
+            ended = _with_loss(ended)
         return replace(ended, calls=self._calls.all) if self._finish is not None else ended
 
     def _ended(self, error: BackendError | None) -> Ended:
@@ -484,7 +499,7 @@ class ChatAnswer:
             return Ended(state, called or said(kind))
         if self._finish in _LENGTHS:
             return Ended(State.LENGTH, said(NoteKind.LONGEST))
-        return Ended(State.DONE, called or (said(NoteKind.PART_LOST) if self._is_damaged else None))
+        return Ended(State.DONE, called)
 
     def _failure(self, error: BackendError | None) -> BackendError:
         """Why it did not finish: what the server said, else what broke it off."""
@@ -493,7 +508,7 @@ class ChatAnswer:
         if error is None or error.fault is Fault.UNFINISHED:
             if self._words:
                 return errors.of_stream(self._url, self._words, {})
-            if self._is_foreign and not self._was_read and not self._is_damaged:
+            if self._is_foreign and not self._was_read and not self._lost_parts:
                 return errors.not_json(self._url)
         return error or errors.cut(self._url, before_answer=False)
 
@@ -591,6 +606,15 @@ def _finish_in(choice: Mapping[str, object]) -> str | None:
     if not isinstance(found, str):
         return "stop" if found else None
     return reason if (reason := found.strip().lower()) not in ("", "null", "none") else None
+
+
+def _with_loss(ended: Ended) -> Ended:
+    """`ended` with the word that a part is missing, in addition to what else is said of it."""
+    if ended.error is not None:
+        return replace(ended, error=ended.error.told_with(damaged=True))
+    if ended.remark is None or ended.remark.is_a(NoteKind.LONGEST):
+        return replace(ended, remark=said(NoteKind.PART_LOST))
+    return replace(ended, remark=replace(ended.remark, arguments=(*ended.remark.arguments, ("damaged", True))))
 
 
 def _ignored(_: StreamEvent) -> None:

@@ -49,7 +49,7 @@ from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
 from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
-from kvchat.prompt.message import Message, Node, Role, State, has_end_only, tools_of
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, has_end_only, tools_of
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
@@ -460,7 +460,8 @@ async def ask(
         printer.end()
     if ended is not None:
         return ended
-    if answer.state not in GOOD or not answer.text.strip():
+    is_damaged = answer.note is not None and bool(answer.note.is_a(NoteKind.PART_LOST) or answer.note["damaged"])
+    if answer.state not in GOOD or not answer.text.strip() or is_damaged:
         is_of_a_name = answer.note is not None and answer.note.is_a(Fault.NO_SUCH_MODEL)
         said = note_sentence(answer.note) or "The answer did not complete."
         raise (UsageError if is_of_a_name else CommandError)(said)

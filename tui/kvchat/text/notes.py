@@ -58,9 +58,14 @@ _SENTENCES: dict[str, str] = {
 
 
 def note_sentence(note: Statement | None) -> str:
-    """How an answer ended, as one sentence or two; empty for nothing, and for a kind of a later version."""
+    """How an answer ended, in sentences; empty for nothing, and for a kind of a later version."""
     if note is None:
         return ""
+    sentence = _sentence(note)
+    return f"{sentence} {_SENTENCES[NoteKind.PART_LOST]}" if sentence and note["damaged"] else sentence
+
+
+def _sentence(note: Statement) -> str:
     words: dict[str, Argument] = {"size": 0, "remedy": room_sentence(note["room"]), **dict(note.arguments)}
     try:
         if (known := _SENTENCES.get(note.kind)) is None:

@@ -34,8 +34,9 @@ class PayloadError(ProblemError):
 
 
 def parsed(text: str) -> object:
-    """The JSON value in `text`. Null replaces unusable numbers (NaN, infinity, thousands of digits) and what is nested
-    more than DEEPEST deep: an odd figure must not cost its neighbours. Raises PayloadError."""
+    """The JSON value in `text`. A control character inside a text may stand as it is: servers that write their JSON
+    themselves let tabs and escapes through. Null replaces unusable numbers (NaN, infinity, thousands of digits) and
+    what is nested more than DEEPEST deep: an odd figure must not cost its neighbours. Raises PayloadError."""
     try:
         return _loaded(text)
     except RecursionError:
@@ -53,11 +54,11 @@ def parsed_or_none(text: str) -> object:
 def _loaded(text: str) -> object:
     try:
         try:
-            value: object = json.loads(text, parse_constant=_null, parse_float=_finite)
+            value: object = json.loads(text, strict=False, parse_constant=_null, parse_float=_finite)
         except json.JSONDecodeError:
             raise
         except ValueError:  # Python makes no number of more than 4,300 digits
-            value = json.loads(text, parse_constant=_null, parse_float=_finite, parse_int=_countable)
+            value = json.loads(text, strict=False, parse_constant=_null, parse_float=_finite, parse_int=_countable)
     except ValueError:
         raise PayloadError(Unread.NO_JSON) from None
     return value

@@ -255,9 +255,9 @@ def _value(text: str) -> object:
 
 
 def _of_stray(stray: Stray) -> Iterator[Decoded]:
-    """A line of JSON without a field name counts only if it is an answer or reports an error."""
+    """A line of JSON without a field name counts only if it is an answer, or a damaged one, or reports an error."""
     value = _value(stray.text)
-    if is_object(value) and "choices" in value:
+    if '"choices"' in stray.text and (not is_object(value) or "choices" in value):
         yield Payload(value)
     elif error_in(value):
         yield Payload(value, is_error=True)
@@ -330,8 +330,14 @@ class _Json:
         if self._events:
             yield from self._events.end()
         text = _decoded(bytes(self._pending)).removeprefix("data:")
-        if text:
-            yield Payload(_value(text))
+        if not text:
+            return
+        value = _value(text)
+        lines = [_value(line.strip()) for line in text.split("\n") if line.strip()] if isinstance(value, str) else []
+        if any(map(is_object, lines)):  # the first of many lines was damaged, so they were taken for one document
+            yield from map(Payload, lines)
+        else:
+            yield Payload(value)
 
 
 def _decoded(data: bytes) -> str:

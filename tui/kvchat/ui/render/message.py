@@ -307,7 +307,7 @@ def _ending(item: TranscriptItem, has_keys: bool) -> list[Span]:
     glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
         words += f" ({item.figures.predicted_tokens:,})"
-    note = "" if item.state is State.LENGTH and item.text else one_line(item.note)  # said once
+    note = one_line(item.note)
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
     spans = [Span(f"{glyph} {told}", style, "")]
     for number, key in enumerate((*((CONTINUE,) if item.is_cut else ()), *keys)):

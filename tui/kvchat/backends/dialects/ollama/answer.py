@@ -128,9 +128,9 @@ class OllamaAnswer(ChatAnswer):
         if (found := errors.error_in(part)) is not None:
             raise stream_error(self._url, found[0])
         if not is_object(part) or not part.keys() & {"message", "done"}:
-            self._is_foreign = True
+            self.pass_over(part)
             return
-        self._was_read = True
+        self._was_read, self._ends_in_loss = True, False
         self._model = name_at(part, "model") or self._model
         message = figures_at(part, "message")
         self._delta({**message, "reasoning_content": message.get("thinking"), "thinking": None})
