@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from kvchat.backends.dialect import BackendError
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
 from kvchat.backends.http.transport import Exchange
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.tools.public_addresses import is_public
 from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.config.settings import WebSettings
 from kvchat.documents.errors import FileUnreadableError
@@ -37,7 +37,6 @@ ACCEPT = "text/html, text/plain, application/pdf;q=0.9, text/*;q=0.8, applicatio
 RESULTS = 5
 BRAVE = "https://api.search.brave.com"
 _SUFFIXES = {"text/html": ".html", "application/xhtml+xml": ".html", "application/pdf": ".pdf"}
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 # -- a page -----------------------------------------------------------------------------------------------------------
@@ -82,18 +81,6 @@ class FetchUrl:
             if _target(url)[0].host.removeprefix("www.") != asked.removeprefix("www."):
                 raise ToolError(f"The page is at {one_line(url, 300)} now: call fetch_url with that.")
         raise ToolError(f"{one_line(url, 200)} leads from one address to the next.")
-
-
-def is_public(address: str) -> bool:
-    """Whether an address is one of the internet's own, and no gateway to one that is not."""
-    found = ipaddress.ip_address(address)
-    inner: ipaddress.IPv4Address | None = None
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
-        inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else inner
-    if found.is_multicast or getattr(found, "is_site_local", False):
-        return False
-    return found.is_global and (inner is None or inner.is_global)
 
 
 def _target(url: str) -> tuple[BaseUrl, str]:
