@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
+from kvchat.backends.dialects.ollama.models import entries_in
 from kvchat.backends.dialects.rare import JanBackend, LiteLLMBackend
 from kvchat.backends.http.endpoint import ResolvedServer
 from kvchat.backends.http.payload import Model, models_in
@@ -51,6 +52,61 @@ async def test_a_proxy_that_tells_a_size_of_0_does_not_know_it() -> None:
 def _without_sizes(get: Any) -> Any:
     groups = [{"model_group": "chat", "mode": "chat", "max_input_tokens": 0}]
     return lambda path: reply(200, {"data": groups}) if path == "/model_group/info" else get(path)
+
+
+@pytest.mark.parametrize(
+    ("providers", "base", "goes_to"),
+    [
+        (["anthropic"], None, "anthropic"),
+        (["openai"], None, "openai"),
+        (["openai"], "https://api.openai.com/v1", "openai"),
+        (["openai"], "http://127.0.0.1:8080/v1", ""),
+        (["openai"], "http://llama:8080", ""),
+        (["openai"], "no address", "openai"),
+        (["ollama", "openrouter"], None, "openrouter"),
+        (["hosted_vllm"], None, ""),
+        ([], None, ""),
+        (None, None, ""),
+    ],
+)
+async def test_litellm_tells_which_models_leave(providers: object, base: str | None, goes_to: str) -> None:
+    async with LiteLLMStandIn() as server:
+        get = server._get
+        group = {"model_group": "chat", "mode": "chat", "providers": providers}
+        deployment = {"model_name": "chat", "litellm_params": {"model": "x", **({"api_base": base} if base else {})}}
+        told = {"/model_group/info": group, "/model/info": deployment}
+        server._get = lambda path: reply(200, {"data": [told[path]]}) if path in told else get(path)  # type: ignore[method-assign]
+        info = await LiteLLMBackend(endpoint_of(server)).identify()
+    assert info.remote_of("chat") == goes_to
+
+
+def test_a_peer_of_llama_swap_is_another_machine() -> None:
+    peer = {"id": "far", "owned_by": "llama-swap", "meta": {"llamaswap": {"peerID": "openrouter"}}}
+    far, near = models_in({"data": [peer, {"id": "near", "meta": {"llamaswap": {"other": 1}}}]}).all
+    assert "openrouter" in far.remote and not near.remote
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_far"),
+    [
+        ({"name": "big:120b", "size": 384, "remote_host": "https://ollama.com:443"}, True),
+        ({"name": "big:120b", "size": 384, "remote_model": "big:120b"}, True),
+        ({"name": "big:120b-cloud", "size": 384}, True),
+        ({"name": "big:cloud"}, True),
+        ({"name": "my-cloud:latest", "size": 4_000_000_000}, False),
+        ({"name": "weather-cloud", "size": 4_000_000_000}, False),
+    ],
+)
+def test_ollama_tells_which_models_leave(entry: dict[str, Any], is_far: bool) -> None:
+    (found,) = entries_in({"models": [entry]}, {})
+    assert bool(found.model.remote) == is_far
+
+
+def test_a_name_of_ollamas_cloud_leaves_though_it_is_not_listed() -> None:
+    info = info_of("ollama", Model("small:latest"))
+    assert info.remote_of("gpt-oss:120b-cloud") == info.remote_of("glm-4.6:cloud") == "https://ollama.com:443"
+    assert not info.remote_of("small") and not info.remote_of("other:7b")
+    assert not info_of(OPENAI, Model("small")).remote_of("big-cloud")
 
 
 def test_the_owner_of_a_model_can_be_stored() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kvchat.backends.dialect import Backend, HostClass
+from kvchat.backends.dialect import Backend, HostClass, ServerInfo
 from kvchat.backends.http.endpoint import ResolvedServer
 from kvchat.backends.identify import connect
 from kvchat.cache.warmth import Heat
@@ -428,6 +428,44 @@ async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make
     assert answer.state is State.ERROR and server.posts == 0
     await service.servers.consent.allow_sending_to(passing, id)
     assert (await say(service, id, "A secret")).state is State.DONE
+
+
+async def test_who_agreed_to_a_model_that_is_passed_on_is_asked_for_no_new_conversation(
+    make: Maker, server: ToyServer
+) -> None:
+    service = make(server.url)
+    one, two = await begun(service), await begun(service)
+    passing = await passed_on(service, one)
+    await service.servers.consent.allow_sending_to(passing, one)
+    for id in (one, two, two):
+        assert service.servers.consent.may_send_to(passing, id)
+        assert (await say(service, id, "Hi")).state is State.DONE
+
+
+async def test_a_model_that_is_passed_on_and_chosen_later_needs_a_yes(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    id = await begun(service)
+    assert (await say(service, id, "Only for here")).state is State.DONE
+    passing = await passed_on(service, id, model="far")
+    conversation = await service.conversations.open(id)
+    await service.conversations.update(conversation, model="far")
+    assert (await say(service, id, "A secret")).state is State.ERROR and server.posts == 1
+    other = await begun(service)
+    await service.servers.consent.allow_sending_to(passing, other)
+    assert (await say(service, id, "A secret")).state is State.ERROR and server.posts == 1  # it was begun nearer
+    await service.servers.consent.allow_sending_to(passing, id)
+    assert (await say(service, id, "A secret")).state is State.DONE
+
+
+async def passed_on(service: ChatService, id: str, model: str = "") -> ServerInfo:
+    """The server of a conversation, from now on one that passes its model on, or one more of this name."""
+    await service.servers.connect(id)
+    info = service.servers.link(id).info
+    assert info is not None
+    away = replace(info.listing[0], id=model or info.listing[0].id, remote="https://ollama.example")
+    passing = replace(info, listing=(*(info.listing if model else ()), away))
+    service.servers.link(id).connector._backend._info = passing  # type: ignore[union-attr]
+    return passing
 
 
 @pytest.mark.usefixtures("quickly")

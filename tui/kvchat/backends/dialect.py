@@ -82,6 +82,11 @@ ELSEWHERE = "a service on the internet"
 """Where a text goes that a server passes on, when it does not say to whom."""
 
 
+def is_cloud_name(model: str) -> bool:
+    """Whether Ollama would pass a model of this name on to its cloud: `gpt-oss:120b-cloud`, `glm-4.6:cloud`."""
+    return model.lower().endswith((":cloud", "-cloud"))
+
+
 class HostClass(StrEnum):
     """Where a server is, from the resolved address."""
 
@@ -261,12 +266,16 @@ class ServerInfo(Struct, frozen=True):
 
     def remote_of(self, model: str) -> str:
         """Where the text of a model is passed on to, if it does not stay with the server; without a name: of the one in
-        use. A model that Jan does not list may be one of those that it fetches from elsewhere."""
+        use. A model that Jan does not list may be one of those that it fetches from elsewhere, and Ollama takes the
+        names of its cloud unlisted."""
         model = model or self.model
         named = self.known(model)
-        if named is None and self.listing and model and kind_of(self.kind).passes_on:
-            return ELSEWHERE
-        return named.remote if named is not None else ""
+        if named is not None:
+            return named.remote
+        kind = kind_of(self.kind)
+        if kind.cloud and is_cloud_name(model):
+            return kind.cloud
+        return ELSEWHERE if self.listing and model and kind.passes_on else ""
 
     def continues(self, reply: Message) -> bool:
         """Whether it goes on with this reply where a request ends with it."""

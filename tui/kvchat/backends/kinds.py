@@ -211,6 +211,8 @@ class ServerKind(Struct, frozen=True, eq=False):
     """Whether its cache can be followed: of the servers that are found, such a one is taken first."""
     tag: str = ""
     """What may be left out at the end of a model's name."""
+    cloud: str = ""
+    """Where a model runs whose name says that it does not run here: `gpt-oss:120b-cloud`; empty: none does."""
     passes_on: bool = False
     """Whether a model that it does not list may be one that it fetches from a service on the internet."""
     continuing: Continuing = Continuing.NOT
@@ -324,6 +326,7 @@ _ROWS = (
         small_window=True,
         embeds_beside=True,
         tag=":latest",
+        cloud="https://ollama.com:443",
         continuing=Continuing.TEXT,
     ),
     ServerKind(

@@ -79,6 +79,7 @@ class NoteKind(StrEnum):
     FILLS_OWN_WINDOW = auto()  # size, room
     NOT_AGREED = auto()  # url
     MOVED = auto()  # url
+    NOT_AGREED_ONWARD = auto()  # url, model, host
     NOT_AGREED_BESIDE = auto()  # url
     NOT_AGREED_APART = auto()  # url
     ON_THE_INTERNET = auto()  # url

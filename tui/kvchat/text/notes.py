@@ -34,6 +34,9 @@ _SENTENCES: dict[str, str] = {
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",
     NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; <cli:name it with "
     "--base-url, or agree in the app|try again to be asked>.",
+    NoteKind.NOT_AGREED_ONWARD: "{url} passes what {model} is sent on to {host}, and you have not agreed to send "
+    "there. Nothing was sent; <cli:to agree, send a message to that model once in the app|send a message there once to "
+    "be asked>, or choose a model that runs here.",
     NoteKind.MOVED: "{url} has moved to another machine, and you have not agreed to send to it. Nothing was sent; try "
     "again to be asked.",
     NoteKind.NOT_AGREED_BESIDE: f"{_ELSEWHERE} to it. Nothing was sent.",

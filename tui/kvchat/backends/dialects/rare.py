@@ -10,18 +10,31 @@ from msgspec.structs import replace
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import HttpBackend, OneTokenWarmUp, one_token
-from kvchat.backends.dialect import ELSEWHERE, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
+from kvchat.backends.dialect import (
+    ELSEWHERE,
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    HostClass,
+    ServerInfo,
+    Trouble,
+    failure,
+)
 from kvchat.backends.dialects.llamacpp import live_fields
 from kvchat.backends.dialects.program import ProgramBackend
+from kvchat.backends.http.endpoint import BadAddressError, classify, is_loopback_name, literal, parse_base_url
 from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
     count_at,
+    figures_at,
     flag_at,
     is_object,
     list_at,
     models_in,
+    name_at,
     said,
     text_at,
 )
@@ -40,17 +53,72 @@ class LiteLLMBackend(HttpBackend):
     async def listed(self) -> Models:
         """The models, with what is known of each; no more where the key may not ask."""
         models = await super().listed()
+        groups = await self._entries("/model_group/info", "model_group")
+        unsure = any("openai" in _providers(group) for group in groups.values())
+        deployments = await self._entries("/model/info", "model_name") if unsure else {}
+        return Models(
+            tuple(_in_group(model, groups.get(model.id, {}), deployments.get(model.id, {})) for model in models.all)
+        )
+
+    async def _entries(self, path: str, name: str) -> dict[str, Mapping[str, object]]:
+        """The entries of a list by this field; none where it cannot be had."""
         try:
-            entries = list_at(await self.told_at("/model_group/info"), "data")
-            groups = {text_at(entry, "model_group") or "": entry for entry in entries if is_object(entry)}
+            entries = list_at(await self.told_at(path), "data")
         except PayloadError:
-            groups = {}
-        return Models(tuple(_in_group(model, groups.get(model.id, {})) for model in models.all))
+            return {}
+        return {text_at(entry, name) or "": entry for entry in entries if is_object(entry)}
 
 
-def _in_group(model: Model, group: Mapping[str, object]) -> Model:
+_NEAR = frozenset(
+    (
+        "custom_openai",
+        "docker_model_runner",
+        "hosted_vllm",
+        "infinity",
+        "lemonade",
+        "llamafile",
+        "lm_studio",
+        "ollama",
+        "ollama_chat",
+        "oobabooga",
+        "openai_like",
+        "triton",
+        "vllm",
+        "xinference",
+    )
+)
+"""Providers of LiteLLM that are programs to run oneself."""
+
+
+def _providers(group: Mapping[str, object]) -> list[str]:
+    found = group.get("providers")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _passed_on_to(group: Mapping[str, object], deployment: Mapping[str, object]) -> str:
+    """The service on the internet that a model's text is passed on to; empty: none that LiteLLM names. What it calls
+    `openai` is any server of that kind: its address says where that is."""
+    base = name_at(figures_at(deployment, "litellm_params"), "api_base")
+    far = [one for one in _providers(group) if one not in _NEAR and not (one == "openai" and _is_near(base))]
+    return whole_characters(far[0]) if far else ""
+
+
+def _is_near(url: str) -> bool:
+    """Whether an address is plainly of the user's own machines."""
+    try:
+        host = parse_base_url(url).host
+        address = literal(host)
+    except (BackendError, BadAddressError):
+        return False
+    if address is not None:
+        return classify(address) is not HostClass.CLOUD
+    return is_loopback_name(host) or "." not in host or host.endswith((".local", ".lan", ".internal"))
+
+
+def _in_group(model: Model, group: Mapping[str, object], deployment: Mapping[str, object]) -> Model:
     return replace(
         model,
+        remote=_passed_on_to(group, deployment),
         context_size=model.context_size or count_at(group, "max_input_tokens") or None,
         sees=flag_at(group, "supports_vision"),
         chats=model.chats and group.get("mode") in (None, "chat", "responses", "completion"),

@@ -268,11 +268,13 @@ def _model(entry: Mapping[str, object]) -> Model:
     status = entry.get("status")
     loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
+    peer = name_at(figures_at(figures_at(entry, "meta"), "llamaswap"), "peerID")
     return Model(
         whole_characters(text_at(entry, "id") or ""),
         whole_characters(owner) if isinstance(owner, str) else "",
         context,
         loaded,
+        remote=whole_characters(f"the peer {peer} of llama-swap") if peer else "",
         chats=chats_in(entry) is not False,
         sees=sees_in(entry),
         vocabulary=count_at(figures_at(entry, "meta"), "n_vocab"),

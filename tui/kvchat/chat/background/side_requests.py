@@ -64,7 +64,8 @@ class SideRequests:
         record, info = conversation.record, backend.info
         cache = await self._core.tracker.cache_of(backend, self._core.servers.asked_model(record.id))
         if not self._core.servers.consent.agreed_to(info, record.id):
-            return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
+            kind = NoteKind.NOT_AGREED_BESIDE
+            return Ended(State.ERROR, self._core.servers.consent.not_agreed(info, record.id, kind=kind))
         if not self._core.servers.takes(conversation, info, path):
             return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
         turn = ChatTurn(
@@ -139,10 +140,11 @@ class SideRequests:
         chosen = link.name != DEFAULT and link.name == self._core.settings.memory.profile
         if not self._core.settings.memory.on_cloud and self._core.servers.is_on_the_internet(link):
             return Ended(State.ERROR, said(NoteKind.ON_THE_INTERNET, url=backend.info.base_url))
-        if not self._core.servers.consent.agreed_to(backend.info, "" if chosen else id):
-            return Ended(State.ERROR, said(NoteKind.NOT_AGREED_APART, url=backend.info.base_url))
+        consent, model = self._core.servers.consent, link.connector.server.model or backend.info.model
+        if not consent.agreed_to(backend.info, "" if chosen else id, model):
+            return Ended(State.ERROR, consent.not_agreed(backend.info, id, model, NoteKind.NOT_AGREED_APART))
         cache = await self._core.tracker.cache_of(backend)
-        turn = ChatTurn(wires_of(path), OWN_SESSION, link.connector.server.model or backend.info.model, parameters)
+        turn = ChatTurn(wires_of(path), OWN_SESSION, model, parameters)
         ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)

@@ -22,7 +22,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import FallbackChosen, ServerChanged
 from kvchat.chat.ground import QUIT_S, Ground
 from kvchat.chat.server.connection import Connection
-from kvchat.chat.server.consent import Consent, not_agreed
+from kvchat.chat.server.consent import Consent
 from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.prompt.images import has_images
@@ -252,7 +252,7 @@ class Servers(ConversationObserver):
         except BackendError as error:
             raise ChatError.of(error) from None
         if not self.consent.agreed_to(backend.info, id):
-            raise ChatError.of(note_sentence(not_agreed(backend.info)))
+            raise ChatError.of(note_sentence(self.consent.not_agreed(backend.info, id)))
         return backend.info
 
     async def must_take(self, conversation: OpenConversation, path: Sequence[Node]) -> None:

@@ -39,7 +39,6 @@ from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
 from kvchat.chat.server import connection
-from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.turns.alternatives import AlternativesRequest
@@ -171,13 +170,13 @@ class AnswerRequests:
 
     async def _sent(self, link: Link, backend: Backend, task: AnswerTask, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
-        conversation = task.conversation
-        if not self._core.servers.consent.agreed_to(backend.info, conversation.id):
-            return Ended(State.ERROR, not_agreed(backend.info))
+        conversation, consent = task.conversation, self._core.servers.consent
+        if not consent.agreed_to(backend.info, conversation.id, task.model):
+            return Ended(State.ERROR, consent.not_agreed(backend.info, conversation.id, task.model))
         cache = await self._core.tracker.cache_of(
             backend, task.model or self._core.servers.asked_model(conversation.id)
         )
-        if not self._core.servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
+        if not consent.agreed_to(backend.info, conversation.id, task.model):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
         ended = await self._asked_once(link, backend, cache, task, emit)

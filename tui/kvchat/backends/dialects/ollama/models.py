@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.backends.dialect import TemplateFacts
+from kvchat.backends.dialect import TemplateFacts, is_cloud_name
 from kvchat.backends.http.payload import (
     Model,
     as_object,
@@ -23,11 +23,14 @@ from kvchat.backends.http.payload import (
     sees_in,
     text_at,
 )
+from kvchat.backends.kinds import KINDS
 from kvchat.prompt.wire import whole_characters
 
 THINKING, COMPLETION = "thinking", "completion"
 USUAL_CONTEXT = 8192
 """The window asked for where nothing says which."""
+LEAST_WEIGHTS = 1_000_000
+"""Bytes that the smallest model takes; what is only listed takes a few hundred."""
 MOST_TEMPLATE = 1 << 18
 """Characters of a template that are looked at; the longest real ones have a tenth of that."""
 _EMBEDDERS = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert"})
@@ -97,6 +100,8 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
     details = figures_at(entry, "details")
     abilities = entry.get("capabilities")
     host = whole_characters(name_at(entry, "remote_host"))
+    if not host and (name_at(entry, "remote_model") or _is_only_a_name(name, entry)):
+        host = KINDS["ollama"].cloud
     longest = count_at(details, "context_length") or None
     is_loaded = None if running is None or host else full_name(name) in running
     about = [
@@ -118,6 +123,11 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
     )
     thinks = THINKING in abilities if isinstance(abilities, list) and abilities else None
     return OllamaModel(model, host, thinks, longest)
+
+
+def _is_only_a_name(name: str, entry: Mapping[str, object]) -> bool:
+    """Whether an entry is named as those of the cloud are, and has no weights."""
+    return is_cloud_name(name) and (count_at(entry, "size") or 0) < LEAST_WEIGHTS
 
 
 def window(loaded: int | None, usual: int | None, longest: int | None) -> int | None:
