@@ -170,7 +170,7 @@ async def test_one_that_reads_nothing_holds_nobody_up() -> None:
 
 @pytest.mark.process
 async def test_what_cannot_be_started_is_said() -> None:
-    with pytest.raises(McpError, match=r"no-such-program cannot be started: No such file or directory\."):
+    with pytest.raises(McpError, match=r"no-such-program cannot be started: no program of this name is in PATH"):
         await McpClient(StdioTransport(McpServer("x", ("no-such-program",)))).tools()
 
 

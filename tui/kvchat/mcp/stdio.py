@@ -32,6 +32,8 @@ class StdioTransport:
 
     async def ask(self, message: Message, form: Form) -> Message:
         async with self._starting:
+            if self._program is not None and self._program.has_exited:
+                await self._ended()
             if self._program is None:
                 self._program = program = await Program.start(self._server)
                 reader = asyncio.create_task(self._read(program))
@@ -42,9 +44,15 @@ class StdioTransport:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[message["id"]] = answer
         try:
-            await self.tell(message)
+            try:
+                await self.tell(message)
+            except McpError:  # it has ended, and has not read this
+                await self._ended()
+                raise ConnectionLostError(self._last_words) from None
             return await answer
         finally:
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # it has been heard, whether or not it was waited for
             self._answers.pop(message["id"], None)
 
     async def tell(self, message: Message) -> None:
@@ -52,11 +60,15 @@ class StdioTransport:
             raise McpError(self._last_words)
         await self._program.write(json.dumps(message).encode())
 
+    async def _ended(self) -> None:
+        """Wait until nothing is left of programs that are ending."""
+        if self._readers:
+            await asyncio.wait(self._readers)
+
     async def aclose(self) -> None:
         for reader in self._readers:
             reader.cancel()
-        if self._readers:
-            await asyncio.wait(self._readers)
+        await self._ended()
 
     async def _read(self, program: Program) -> None:
         """Hand over what it answers until it ends, then end what is left of it."""
