@@ -183,7 +183,7 @@ async def test_nothing_long_goes_to_an_address_unseen(begun, server: ToyServer, 
     tool = service.mcp.tool("box__say")
     assert tool is not None and tool.permission({"text": "lamp"}).goes_to == "https://box.example/mcp"
     with pytest.raises(ToolError, match="nothing longer goes out"):
-        tool.permission({"text": "lamp " * 200})
+        tool.permission({"text": "lamp " * 5000})
 
 
 async def test_a_server_that_failed_or_changed_is_asked_again(begun, file: File) -> None:

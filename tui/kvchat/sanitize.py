@@ -48,6 +48,64 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
 
 
+_UNDRAWN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc\U00016fe4\U0001d159"
+    "\U000e0000-\U000e0fff]"
+)
+"""Characters that count as printable and draw nothing, or change only how another one looks: fillers, blank symbols,
+variation selectors."""
+_MOST_MARKS = 4
+"""Combining marks on one letter; more, or such without a letter, draw over what is around them."""
+_MOST_BLANKS, _DEEPEST = 3, 60
+"""Blanks in a row inside a line, and at its beginning, that can be told apart by eye."""
+_RUN = re.compile(f" {{{_MOST_BLANKS + 1},}}|^ +| +$")
+
+
+def exact(text: str) -> str:
+    """`text` on one line as it is, for a decision about it: each character that draws nothing or misleads is escaped as
+    `\\u{200b}`, so that two different texts never look the same. Unlike `clean` it leaves nothing out."""
+    shown = _escaped(text)
+    return _RUN.sub(lambda found: _blanks(len(found[0])), shown)
+
+
+def exact_lines(text: str) -> list[str]:
+    """The same, each line of `text` on one of its own; lines may be indented."""
+    lines = []
+    for line in text.split("\n"):
+        rest = line.lstrip(" ")
+        depth = len(line) - len(rest)
+        lines.append((" " * depth if rest and depth <= _DEEPEST else _blanks(depth)) + exact(rest))
+    return lines
+
+
+def undrawn(text: str) -> int:
+    """How many characters of `text` draw nothing; blanks of all kinds, tabs and line ends do not count."""
+    return sum(not sign.isspace() and _draws_nothing(sign) for sign in text)
+
+
+def _draws_nothing(sign: str) -> bool:
+    return not sign.isprintable() or _UNDRAWN.match(sign) is not None
+
+
+def _blanks(count: int) -> str:
+    return "" if not count else "\\u{20}" if count == 1 else f"\\u{{20*{count}}}"
+
+
+def _escaped(text: str) -> str:
+    """Everything but blanks."""
+    if text.isascii() and text.isprintable():
+        return text.replace("\\u{", "\\u{5c}u{")
+    from unicodedata import category
+
+    shown, marks = [], _MOST_MARKS  # what begins with a mark has no letter under it
+    for sign in text.replace("\\u{", "\\u{5c}u{"):
+        is_mark = category(sign) in ("Mn", "Me")
+        marks = marks + 1 if is_mark else _MOST_MARKS if sign == " " else 0
+        hides = _draws_nothing(sign) or (is_mark and marks > _MOST_MARKS)
+        shown.append(f"\\u{{{ord(sign):x}}}" if hides else sign)
+    return "".join(shown)
+
+
 def finite(value: object) -> int | float | None:
     """The number that a value from outside is, where it can be counted with and stored: finite, and a whole one of at
     most 64 bits. None: it is none; true and false are none either."""

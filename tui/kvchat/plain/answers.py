@@ -17,7 +17,7 @@ from kvchat.chat.events import (
     ServiceEvent,
     ToolAsked,
 )
-from kvchat.plain.speaker import Speaker, spoken
+from kvchat.plain.speaker import Speaker
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.message import Role, has_end_only
@@ -170,8 +170,8 @@ class Answers:
 
     async def _ask_about_call(self, id: str) -> None:
         tools = self._service.tools
-        self._speaker.say(*code_lines(tools.waiting[id]))
-        answer = await self._speaker.asked(f"{spoken(ask_words(tools.waiting[id]))} {letters(tools.choices)}: ")
+        self._speaker.show(*code_lines(tools.waiting[id]))
+        answer = await self._speaker.asked(f"{ask_words(tools.waiting[id])} {letters(tools.choices)}: ")
         tools.decide(id, decided(answer or ""))
 
     def _print(self, text: str, reasoning: str, field: str) -> None:

@@ -35,6 +35,11 @@ class Speaker:
         for sentence in sentences:
             self.output.line(spoken(sentence))
 
+    def show(self, *lines: str) -> None:
+        """Each on a line of its own, as it is: what a decision is about is not put into other words."""
+        for line in lines:
+            self.output.line(clean(line))
+
     def say_later(self, sentence: str) -> None:
         """The same, before the next prompt."""
         if sentence not in self._later:
@@ -51,7 +56,7 @@ class Speaker:
 
     async def agreed(self, question: str, lines: Iterable[str] = ()) -> bool:
         """Whether the user says yes. What Enter alone says is no."""
-        self.say(*lines)
+        self.show(*lines)
         answer = await self.asked(f"{spoken(question)} y or n: ")
         if answer is not None and answer.strip().lower() in ("y", "yes"):
             return True

@@ -7,6 +7,7 @@ first message, for they stand at the head of every prompt. A call goes back as i
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
@@ -90,6 +91,15 @@ class Permission(Struct, frozen=True):
     """Where what is asked for goes, beyond what the call says; empty: nowhere."""
     group: str = ""
     """The server whose tool it is; empty: kvchat's own."""
+    terms: str = ""
+    """Of what else it is for: the program or address behind the tool, what it says it does, and what it takes."""
+    shown: str = ""
+    """What goes out, where that is not the arguments as they are."""
+
+    @property
+    def digest(self) -> str:
+        """Of all that a yes is for; a kept yes holds for nothing else."""
+        return hashlib.sha256(canonical([self.tool, self.scope, self.goes_to, self.group, self.terms])).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.tool}:{self.scope}" if self.scope else self.tool
@@ -100,6 +110,8 @@ class ToolQuestion(Struct, frozen=True):
 
     permission: Permission
     call: ToolCall
+    given: Mapping[str, Any] = {}
+    """Its arguments as they go out."""
 
 
 def frozen_tools(definitions: Iterable[ToolDefinition]) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 
 from kvchat.prompt.tools import Decision, ToolCall, ToolQuestion
-from kvchat.sanitize import one_line
+from kvchat.sanitize import exact, exact_lines
 
 DECISIONS = {
     Decision.ONCE: "this once",
@@ -23,9 +24,7 @@ TOOL_GROUPS = {
 }
 """What the groups do."""
 SHOWN = 600
-"""Characters of a call that a question shows."""
-SHOWN_LINES = 16
-"""Of code, before it is run."""
+"""Characters that a question can hold in a line, and of what goes out in an address."""
 _ACTS = {
     "read_file": "read",
     "search_documents": "search your documents for",
@@ -35,8 +34,9 @@ _ACTS = {
 
 
 def shown_call(call: ToolCall) -> str:
-    """A call in one line, as it is asked for and shown: `read_file: notes.txt`."""
-    return one_line(f"{call.name}: {_given(call)}", 400)
+    """A call in one line, as the transcript shows it: `read_file: notes.txt`."""
+    line = exact(f"{call.name}: {_given(call)}"[:800])
+    return line if len(line) <= 400 else f"{line[:399]}…"
 
 
 def _given(call: ToolCall) -> str:
@@ -44,7 +44,9 @@ def _given(call: ToolCall) -> str:
     given = call.given()
     if given is None:
         return call.arguments
-    return ", ".join(str(value) if at == 0 else f"{name} {value}" for at, (name, value) in enumerate(given.items()))
+    return ", ".join(
+        _text(value) if at == 0 else f"{name} {_text(value)}" for at, (name, value) in enumerate(given.items())
+    )
 
 
 def decided(line: str) -> Decision:
@@ -63,7 +65,7 @@ STARTS = "Start this program?"
 def program_lines(name: str, shown: str) -> list[str]:
     """What is shown before the program of an MCP server is started for the first time."""
     return [
-        shown,
+        exact(shown),
         f"It is the MCP server {name}. It runs as you do, with your files and your network, until kvchat ends. You are "
         "asked again if its command line changes.",
     ]
@@ -85,7 +87,7 @@ def tools_sentence(names: Collection[str]) -> str:
 
 def answer_words(decision: Decision, question: ToolQuestion) -> str:
     """An answer to the question before a call."""
-    scope = question.permission.scope
+    scope = exact(question.permission.scope)
     match decision:
         case Decision.ONCE:
             return "This once"
@@ -99,16 +101,42 @@ def answer_words(decision: Decision, question: ToolQuestion) -> str:
 
 
 def code_lines(question: ToolQuestion) -> list[str]:
-    """The lines that a call runs, as they are shown before the question; none for other calls."""
-    code = (question.call.given() or {}).get("code") if question.call.name == "run_python" else None
-    lines = str(code or "").strip("\n").splitlines()
-    return [*lines[:SHOWN_LINES], *([f"… {len(lines) - SHOWN_LINES:,} more lines"] if len(lines) > SHOWN_LINES else [])]
+    """All that goes out with a call, a line each, as it is shown before the question; none where one line of it can say
+    that."""
+    given = question.given
+    if question.call.name == "run_python":
+        return exact_lines(str(given.get("code", "")).strip("\n"))
+    if _in_a_line(question) is not None:
+        return []
+    lines = []
+    for name, value in given.items():
+        first, *rest = exact_lines(_text(value))
+        lines += [f"{exact(name)}:", *(f"  {line}" for line in (first, *rest))] if rest else [f"{exact(name)}: {first}"]
+    return lines
 
 
 def ask_words(question: ToolQuestion) -> str:
-    """What is asked before a call."""
-    act = _ACTS.get(question.call.name, f"call {question.call.name} with")
-    if question.call.name == "run_python":
+    """What is asked before a call, behind `code_lines`."""
+    name = question.call.name
+    if name == "run_python":
         return "Let the model run this Python? It reaches no file and no network."
-    goes_to = f" This goes to {question.permission.goes_to}." if question.permission.goes_to else ""
-    return f"Let the model {act} {one_line(_given(question.call), 2 * SHOWN)}?{goes_to}"
+    what = _in_a_line(question)
+    goes_to = f" This goes to {exact(question.permission.goes_to)}." if question.permission.goes_to else ""
+    if what == "":
+        return f"Let the model call {name}?{goes_to}"
+    return f"Let the model {_ACTS.get(name, f'call {name} with')} {'this' if what is None else what}?{goes_to}"
+
+
+def _in_a_line(question: ToolQuestion) -> str | None:
+    """What goes out with a call, where a short line can say it; None: it cannot."""
+    if shown := question.permission.shown:
+        return exact(shown)
+    if not question.given:
+        return ""
+    text = _text(*question.given.values()) if len(question.given) == 1 else "\n"
+    return exact(text) if text.strip() and "\n" not in text and len(text) <= SHOWN else None
+
+
+def _text(value: object) -> str:
+    """An argument as text: a string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -24,14 +24,11 @@ from kvchat.prompt.context import FILE, IMAGE, PASSAGE, STDIN, ContextBlock
 from kvchat.prompt.drafts import MENTION, PASTE, Draft, Span, Spans, draft_of, pasted_of, plain_paste
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Message, Node
-from kvchat.sanitize import one_line
+from kvchat.sanitize import exact
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import WrittenMention
-
-_SHOWN = 1000
-"""Characters of a path in a sentence."""
 
 
 class MentionScope(Struct, frozen=True):
@@ -68,7 +65,7 @@ class OutsideFile(Struct, frozen=True):
     def sentence(self) -> str:
         """Why it needs a yes."""
         why = ChatProblem.SECRET if self.is_secret else ChatProblem.OUTSIDE
-        return why.format(path=one_line(self.path, _SHOWN))
+        return why.format(path=exact(self.path))
 
 
 class OutsideError(ChatError):

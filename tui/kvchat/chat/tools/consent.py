@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.ground import Ground
@@ -57,8 +58,8 @@ class ToolConsent:
         self._of_conversations.clear()
         await self._ground.keep_setting(ALWAYS, None)
 
-    async def agreed(self, id: str, permission: Permission, call: ToolCall) -> bool:
-        """Whether a call may be carried out; the user is asked where that is not settled."""
+    async def agreed(self, id: str, permission: Permission, call: ToolCall, given: Mapping[str, Any]) -> bool:
+        """Whether a call may be carried out with the arguments `given`; the user is asked where that is not settled."""
         names = {permission.group, permission.tool, str(permission)}
         if names & self._given or permission in self._of_conversations.get(id, ()):
             return True
@@ -68,7 +69,7 @@ class ToolConsent:
             self.refused.append(permission)
             return False
         answer = self._answers[id] = asyncio.get_running_loop().create_future()
-        self.waiting[id] = ToolQuestion(permission, call)
+        self.waiting[id] = ToolQuestion(permission, call, given)
         self._ground.events.tell(ToolAsked(id))
         try:
             decision = await answer

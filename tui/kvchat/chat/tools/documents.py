@@ -8,7 +8,7 @@ from typing import Any
 from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
-from kvchat.chat.tools.tool import ToolError
+from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.offered_tools import SEARCH_DOCUMENTS
 from kvchat.prompt.tools import Permission
@@ -22,6 +22,7 @@ class SearchDocuments:
         self._documents = documents
 
     def permission(self, given: Mapping[str, Any]) -> Permission:
+        must_be_shown(given["query"])
         return Permission(SEARCH_DOCUMENTS.name)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:

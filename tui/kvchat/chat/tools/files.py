@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.tools.tool import ToolError
+from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.documents.attachments import attached
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.kept_out import SECRET, is_secret_name, looks_secret
@@ -29,6 +29,7 @@ class ReadFile:
         self._folder = folder.resolve()
 
     def permission(self, given: Mapping[str, Any]) -> Permission:
+        must_be_shown(given["path"])
         self._place(given)
         return Permission(READ_FILE.name, str(self._folder))
 

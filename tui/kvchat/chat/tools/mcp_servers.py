@@ -19,7 +19,7 @@ from msgspec import Struct
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
-from kvchat.chat.tools.tool import ToolError, must_be_shown
+from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
 from kvchat.mcp.configured import McpError, McpServer, read_servers
 from kvchat.prompt.context import RESULT, ContextBlock, guarded
 from kvchat.prompt.offered_tools import own_tools
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 STARTS_S = 60.0
 """Seconds that a server may take to start and to list its tools: some fetch themselves first."""
 MOST_TOOLS = 128
+LONGEST_CALL = 20_000
+"""Characters of the arguments of a call, as JSON."""
 LONGEST_NAME = 64
 AGREED = "programs agreed"
 """The setting of the store with the digests of the command lines that the user agreed to: a JSON list."""
@@ -109,10 +111,12 @@ class McpServers:
         return {name: one for name, one in self.behind(names).items() if not self.may_start(one)}
 
     async def agree(self, server: McpServer, *, keep: bool = True) -> None:
-        """The user's yes to a command line. Without `keep`, and in an incognito run, for this one only."""
-        self._agreed.add(server.digest)
+        """The user's yes to a command line. Without `keep`, and in an incognito run, for this one only; what is kept
+        is read again each time, for another window may take it back."""
         if keep and not self._ground.incognito:
             await self._ground.keep_setting(AGREED, json.dumps(sorted({*self._kept(), server.digest})))
+        else:
+            self._agreed.add(server.digest)
 
     async def forget(self) -> None:
         """Take back every yes to a command line; what runs goes on until kvchat ends."""
@@ -223,9 +227,11 @@ class McpTool:
             )
         if self._server.fault:
             raise ToolError(self._server.fault)
-        must_be_shown(json.dumps(given, ensure_ascii=False))
-        where = f"the MCP server {self._group}" if self._server.command else self._server.shown
-        return Permission(self._listed.definition.name, goes_to=where, group=self._group)
+        must_be_shown(json.dumps(given, ensure_ascii=False), LONGEST_CALL)
+        where = f"the MCP server {self._group}" if self._server.command else shown_address(self._server.shown)
+        definition = self._listed.definition
+        terms = f"{self._server.digest} {self._server.url} {canonical(definition.wire()).decode()}"
+        return Permission(definition.name, goes_to=where, group=self._group, terms=terms)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
         try:

@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.tools.tool import ToolError
+from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.prompt.context import RESULT, ContextBlock
 from kvchat.prompt.offered_tools import RUN_PYTHON
 from kvchat.prompt.tools import Permission
 
+LONGEST = 20_000
+"""Characters of what is run."""
 SECONDS, MEMORY, DEPTH = 5.0, 64 << 20, 500
 """What the lines may take: of time, of memory in bytes, of calls inside each other."""
 
 
 class RunPython:
     def permission(self, given: Mapping[str, Any]) -> Permission:
+        must_be_shown(given["code"], LONGEST)
         return Permission(RUN_PYTHON.name)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:

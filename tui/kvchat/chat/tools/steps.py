@@ -40,6 +40,7 @@ RESULT_SHARE = 4
 """The results of a turn take at most this part of the window."""
 LEAST_TOKENS = 100
 """What a result may have however full that is."""
+CHANGED = "What the user was asked about has changed meanwhile. Call it again."
 REFUSED = "The user did not allow this call."
 STANDS = "All of this stands in this conversation already; see above."
 
@@ -127,8 +128,10 @@ class ToolSteps:
         try:
             permission = tool.permission(given)
             self._waits(conversation, "consent")
-            if not await self._consent.agreed(conversation.id, permission, call):
+            if not await self._consent.agreed(conversation.id, permission, call, given):
                 return CallOutcome(REFUSED)
+            if tool.permission(given) != permission:
+                return CallOutcome(CHANGED)
             begun = True
             self._waits(conversation, "tool")
             async with asyncio.timeout(CALL_S):

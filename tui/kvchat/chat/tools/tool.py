@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from kvchat.backends.dialect import BackendError
+from kvchat.backends.http.endpoint import parse_base_url
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
 from kvchat.prompt.tools import Permission, ToolDefinition
+from kvchat.sanitize import undrawn
 from kvchat.text.tools import SHOWN
 
 _TYPES = {"string": str, "integer": int}
@@ -39,10 +43,27 @@ class Tool(Protocol):
         """What it gives. Raises ToolError."""
 
 
-def must_be_shown(text: str) -> None:
-    """Raises ToolError for what is too long to be shown whole to the user who is asked: its end would go out unseen."""
-    if len(text) > SHOWN:
-        raise ToolError(f"This has more than {SHOWN:,} characters, and nothing longer goes out.")
+MOST_UNDRAWN = 20
+"""Characters that draw nothing which a text may have in any case; a tenth of a longer one may be such: Persian and
+Hindi have joiners between letters."""
+
+
+def must_be_shown(text: str, most: int = SHOWN) -> None:
+    """Raises ToolError for what cannot be shown as it is to the user who is asked: more than `most` characters, for its
+    end would go out unseen, or many that draw nothing."""
+    if len(text) > most:
+        raise ToolError(f"This has more than {most:,} characters, and nothing longer goes out.")
+    if undrawn(text) > max(MOST_UNDRAWN, len(text) // 10):
+        raise ToolError("This is full of characters that cannot be seen, and no such text goes out.")
+
+
+def shown_address(url: str) -> str:
+    """An address as it is connected to, its host in ASCII (`xn--…`): names that look alike differ there."""
+    try:
+        parts = urlsplit(url)
+        return f"{parse_base_url(f'{parts.scheme}://{parts.netloc}')}{parts.path}"
+    except (BackendError, ValueError):
+        return url
 
 
 def unfit(definition: ToolDefinition, given: Mapping[str, Any]) -> str:

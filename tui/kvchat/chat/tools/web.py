@@ -21,7 +21,7 @@ from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Resolver, locate, l
 from kvchat.backends.http.transport import Exchange
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.tools.public_addresses import is_public
-from kvchat.chat.tools.tool import ToolError, must_be_shown
+from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
 from kvchat.config.settings import WebSettings
 from kvchat.documents.errors import FileUnreadableError
 from kvchat.prompt.context import PASSAGE, ContextBlock
@@ -48,7 +48,8 @@ class FetchUrl:
 
     def permission(self, given: Mapping[str, Any]) -> Permission:
         must_be_shown(given["url"])
-        return Permission(FETCH_URL.name, _target(given["url"])[0].host)
+        base, path = _target(given["url"])
+        return Permission(FETCH_URL.name, base.host, shown=f"{base}{path}")
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
         url, kind, data = await self._fetched(given["url"])
@@ -128,7 +129,7 @@ class WebSearch:
         settings = self._settings()
         goes_to = "Brave" if settings.brave_key_env else "DuckDuckGo and others (ddgs)"
         if settings.searxng_url:
-            goes_to = settings.searxng_url
+            goes_to = shown_address(settings.searxng_url)
         must_be_shown(given["query"])
         return Permission(WEB_SEARCH.name, goes_to=goes_to)
 
