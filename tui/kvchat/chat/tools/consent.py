@@ -1,22 +1,30 @@
 """The user's word on calls: nothing a model asks for is done without it.
 
-A yes is for one call, for this conversation, or from now on: for a folder, a host, or else the tool itself. In an
-incognito run each call is asked for, and nothing is kept.
+A yes is for one call, for this conversation, or from now on: for a folder, a host, or else the tool itself, as it was
+then: for the program or address behind it, and what it said it does. In an incognito run each call is asked for, and
+nothing is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.ground import Ground
+from kvchat.prompt.message import new_id
 from kvchat.prompt.tools import Decision, Permission, ToolCall, ToolQuestion
 
 ALWAYS = "tools allowed"
-"""The setting of the store that keeps what is allowed from now on: a JSON list of permissions."""
+"""The setting of the store that keeps what is allowed from now on: a JSON list of the digests of permissions. What 0.2
+kept are names: they do not say what they were given for, and are asked for once more."""
+FORGOTTEN = "tools forgotten"
+"""The setting of the store that changes when all is taken back: a yes for a conversation, which each kvchat keeps to
+itself, holds while it is the same."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ToolConsent:
@@ -33,7 +41,8 @@ class ToolConsent:
         self._answers: dict[str, asyncio.Future[Decision]] = {}
         self._given: set[str] = set()
         """Permissions for this run."""
-        self._of_conversations: dict[str, set[Permission]] = {}
+        self._of_conversations: dict[str, set[str]] = {}
+        """By conversation, what `_name` gives."""
 
     def give(self, permissions: Iterable[str]) -> None:
         """Allow these for this run: `read_file`, `fetch_url:example.org`."""
@@ -46,24 +55,30 @@ class ToolConsent:
         return (Decision.ONCE, Decision.NO) if self._ground.incognito else every
 
     def always(self) -> list[str]:
-        """The permissions that are kept."""
+        """The digests of the permissions that are kept."""
         try:
             found = json.loads(self._ground.setting(ALWAYS) or "[]")
         except ValueError:
             return []
-        return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+        kept = found if isinstance(found, list) else []
+        return [one for one in kept if isinstance(one, str) and _DIGEST.fullmatch(one)]
 
     async def forget(self) -> None:
-        """Take back all that is kept."""
+        """Take back all that is kept, in every window."""
         self._of_conversations.clear()
         await self._ground.keep_setting(ALWAYS, None)
+        await self._ground.keep_setting(FORGOTTEN, new_id())
+
+    def _name(self, permission: Permission) -> str:
+        """What a yes for a conversation is kept under."""
+        return f"{self._ground.setting(FORGOTTEN)} {permission.digest}"
 
     async def agreed(self, id: str, permission: Permission, call: ToolCall, given: Mapping[str, Any]) -> bool:
         """Whether a call may be carried out with the arguments `given`; the user is asked where that is not settled."""
         names = {permission.group, permission.tool, str(permission)}
-        if names & self._given or permission in self._of_conversations.get(id, ()):
+        if names & self._given or self._name(permission) in self._of_conversations.get(id, ()):
             return True
-        if not self._ground.incognito and str(permission) in self.always():
+        if not self._ground.incognito and permission.digest in self.always():
             return True
         if not self.can_ask:
             self.refused.append(permission)
@@ -77,9 +92,9 @@ class ToolConsent:
             del self.waiting[id], self._answers[id]
             self._ground.events.tell(ToolAsked(id))
         if decision is Decision.CONVERSATION:
-            self._of_conversations.setdefault(id, set()).add(permission)
+            self._of_conversations.setdefault(id, set()).add(self._name(permission))
         if decision is Decision.ALWAYS:
-            await self._ground.keep_setting(ALWAYS, json.dumps(sorted({*self.always(), str(permission)})))
+            await self._ground.keep_setting(ALWAYS, json.dumps(sorted({*self.always(), permission.digest})))
         return decision is not Decision.NO
 
     def decide(self, id: str, decision: Decision) -> None:
