@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from app_kit import Drive, Driven
 
-from kvchat.config import Settings
+from kvchat.config import Settings, changed
 from kvchat.prompt.message import State
 from toyserver import ToyServer, error, tokens
 
@@ -190,3 +190,34 @@ async def test_text_that_the_server_dropped_is_said_in_red(drive: Drive, server:
         await app.say("and now?")
         await app.until(lambda: app.noticed("The server dropped old text of this conversation: it read 2,048 tokens"))
         assert severities[-1] == "error"
+
+
+async def test_a_summary_written_at_rest_is_offered_and_compact_puts_it_in_place_without_a_request(
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvchat.chat.background.summaries.on_battery", lambda: False)
+    settings = changed(changed(Settings(), "cache.summary_at_rest", True), "memory.rest_seconds", 0)
+    async with talk(drive, server, used=3700, settings=settings) as app:
+        app.service.jobs.enabled = True
+        app.service.begin_background()
+        app.service.jobs.typed_at = 0.0
+        app.service.summaries._put(app.conversation.id)
+        await app.until(lambda: "summary ready: Shift+F2" in app.lines[-2])
+        assert app.noticed("Summary ready: Shift+F2 prefills ")
+        posts, before = server.posts, app.said
+        await app.press("shift+f2")
+        await app.opens("ConfirmScreen")
+        assert "The summary is ready" in app.text and app.said == before
+        await app.press("y")
+        await app.until(lambda: app.said == before[-2:])
+        assert server.posts == posts and "summary ready" not in app.text
+        await app.run("undo")
+        await app.until(lambda: app.shown == before)
+
+
+async def test_writing_it_at_rest_is_offered_once_and_off_until_then(drive: Drive, server: ToyServer) -> None:
+    async with talk(drive, server, used=3000) as app:
+        await app.until(lambda: app.noticed("/settings summary_at_rest has a summary written in spare time"))
+        await app.say("one more")
+        offers = [text for text in app.notices if "summary_at_rest" in text]
+        assert len(offers) == 1 and server.posts == 6

@@ -23,7 +23,7 @@ from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.conversations.shared import Head, UnderWay
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError, GivenUp
-from kvchat.chat.events import CompactionChanged, Noticed, WarmthChanged
+from kvchat.chat.events import CompactionChanged, Noticed, SummaryPrepared, WarmthChanged
 from kvchat.chat.turns.answer_run import AnswerRun, carried_out
 from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.branching import awaited
@@ -35,6 +35,7 @@ from kvchat.prompt.compaction import (
     planned,
     request_path,
     turn_sizes,
+    turns_of,
     usable,
 )
 from kvchat.prompt.message import Node, Role, State
@@ -48,6 +49,12 @@ from kvchat.text.problems import ChatProblem
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
 
+REST_SHARE = 0.7
+"""How full the window is when a summary is written at rest."""
+OFFERED = "summary at rest offered"
+"""The setting of the store that says that the user was asked whether they want that."""
+RENEWED_AFTER = 0.1
+"""Of the window: when the turns since a prepared summary take more, it is written again over them."""
 TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""
 
@@ -59,7 +66,7 @@ class CompactionPrice(Struct, frozen=True):
     window: int | None
     """Tokens that fit; None: not known."""
     summary_seconds: float | None = None
-    """To read the instruction and write the summary, at most; None until the speeds are measured."""
+    """To read the instruction and write the summary, at most; None until the speeds are measured; 0: it is prepared."""
     read_seconds: float | None = None
     """To read the new branch once, at most."""
 
@@ -81,6 +88,14 @@ class Summary(Struct, frozen=True):
     plan: CompactionPlan
     text: str
     tokens: int
+
+
+class PreparedSummary(Struct, frozen=True):
+    """A summary that was written at rest."""
+
+    summary: Summary
+    head: str
+    """The end of the branch that it was written of."""
 
 
 class RunningCompaction(Struct):
@@ -119,6 +134,10 @@ class Compactor:
         """The compaction that runs: one at a time."""
         self._tracked: TrackedTurn | None = None
         """The request for the summary."""
+        self._prepared: dict[str, PreparedSummary] = {}
+        """By conversation."""
+        self._taking: dict[str, asyncio.Future[None]] = {}
+        """The conversations that go on with a prepared summary just now, each with the end of that."""
         self._core.conversations.occupations.append(self)
 
     # -- when
@@ -126,7 +145,15 @@ class Compactor:
     def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
         conversation = self._core.conversations.loaded[id]
-        path = conversation.path()
+        reading = self._core.speeds.tokens_per_second(id)
+        if (ready := self.prepared(conversation)) is not None:
+            after = ready.plan.after
+            return CompactionPrice(ready.plan, self._core.servers.window(id), 0.0, after / reading if reading else None)
+        return self._price(conversation, reading)
+
+    def _price(self, conversation: OpenConversation, reading: float | None) -> CompactionPrice:
+        """Of a compaction whose summary is yet to be written, at `reading` prompt tokens per second."""
+        id, path = conversation.id, conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
             raise ChatError(ChatProblem.NO_OLDER_TURNS)
@@ -139,7 +166,7 @@ class Compactor:
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError(ChatProblem.NO_ROOM)
-        reading, writing = self._core.speeds.tokens_per_second(id), _decode_speed(conversation.figures())
+        writing = _decode_speed(conversation.figures())
         return CompactionPrice(
             plan,
             window,
@@ -155,7 +182,10 @@ class Compactor:
         with self._core.conversations.shared.under_way(id) as act:
             conversation = await self._core.conversations.for_act(id, Head.SETTLED, act)
             try:
-                done = await self._summarized(conversation, act)
+                ready = self.prepared(conversation)
+                done = await (
+                    self._summarized(conversation, act) if ready is None else self._take(conversation, ready, act)
+                )
             except GivenUp:
                 done = None
         self._told(id, done)
@@ -166,7 +196,7 @@ class Compactor:
         id = conversation.id
         if self.running is not None:
             raise ChatError(ChatProblem.COMPACTING_ELSEWHERE)
-        plan = self.price(id).plan
+        plan = self._price(conversation, None).plan
         running = self.running = self._begun(conversation, plan)
         self._core.events.tell(CompactionChanged(id))
         try:
@@ -290,13 +320,76 @@ class Compactor:
                 except HeadMoved:
                     continue
 
+    # -- a summary that is written before it is wanted
+
+    def wants_summary(self, conversation: OpenConversation) -> bool:
+        """Whether the window is so full that a summary is to be prepared, and none is, or one that leaves out much."""
+        share = self._core.servers.window_share(conversation)
+        if share is None or share < REST_SHARE:
+            return False
+        ready, window = self._prepared.get(conversation.id), self._core.servers.window(conversation.id)
+        if ready is None or self.prepared(conversation) is None:
+            return True
+        return (conversation.context_used or 0) - ready.summary.plan.before > RENEWED_AFTER * (window or 0)
+
+    def offers_rest(self, conversation: OpenConversation) -> bool:
+        """Whether to offer that summaries are written at rest: once, when a window is full enough for the first
+        time."""
+        share = self._core.servers.window_share(conversation)
+        if self._core.settings.cache.summary_at_rest or share is None or share < REST_SHARE:
+            return False
+        if self._core.setting(OFFERED):
+            return False
+        self._core.in_background(self._core.keep_setting(OFFERED, "yes"))
+        return True
+
+    def request(self, conversation: OpenConversation) -> tuple[CompactionPlan, list[Node], Parameters]:
+        """What is sent for a summary at rest of the branch that is shown. Raises ChatError when there is nothing to
+        compact, or no room to send all of it: the next turn would be prefilled from where the request ends."""
+        plan = self._price(conversation, None).plan
+        if plan.send < plan.turns:
+            raise ChatError(ChatProblem.NO_ROOM)
+        return plan, request_path(conversation.path(), plan, self._core.timestamp()), _parameters(conversation, plan)
+
+    def prepare(self, conversation: OpenConversation, head: str, plan: CompactionPlan, answer: Node) -> None:
+        """Keep the summary in an answer for the branch that ended at `head`. Raises ChatError when it is unusable."""
+        self._prepared[conversation.id] = PreparedSummary(self._usable(conversation, plan, answer), head)
+        self._core.events.tell(SummaryPrepared(conversation.id))
+
+    def prepared(self, conversation: OpenConversation) -> Summary | None:
+        """The summary that can be put in place now: turns that came since it was written stay as they are. None: there
+        is none of this branch."""
+        ready, path = self._prepared.get(conversation.id), conversation.path()
+        if ready is None or all(known.id != ready.head for known in path):
+            return None
+        plan, tokens = ready.summary.plan, ready.summary.tokens
+        added = len(turns_of(path)) - plan.turns
+        used = max(conversation.context_used or 0, plan.before)
+        now = replace(plan, turns=plan.turns + added, keep=plan.keep + added, before=used, summary=tokens)
+        return replace(ready.summary, plan=now)
+
+    async def _take(self, conversation: OpenConversation, ready: Summary, act: UnderWay) -> Compacted:
+        """Go on with a prepared summary. Raises GivenUp."""
+        id, ended = conversation.id, asyncio.get_running_loop().create_future()
+        self._taking[id] = ended
+        try:
+            done = await self._put_in_place(conversation, ready, act)
+            del self._prepared[id]
+            return done
+        finally:
+            del self._taking[id]
+            ended.set_result(None)
+            self._core.events.tell(CompactionChanged(id))
+            self._turns.send_next(id)
+
     # -- while it runs the conversation is as busy as with an answer
 
     def busy(self) -> Mapping[str, asyncio.Future[None]]:
-        return {} if self.running is None else {self.running.conversation: self.running.ended}
+        running = {} if self.running is None else {self.running.conversation: self.running.ended}
+        return self._taking | running
 
     def refuse(self, id: str) -> None:
-        if self._running_in(id):
+        if id in self._taking or self._running_in(id):
             raise ChatError(ChatProblem.COMPACTING)
 
     async def stop_all(self) -> None:

@@ -88,6 +88,12 @@ class CompactionChanged(Struct, frozen=True):
     conversation: str
 
 
+class SummaryPrepared(Struct, frozen=True):
+    """A summary was written at rest: read `compactor.prepared`."""
+
+    conversation: str
+
+
 class ServerChanged(Struct, frozen=True):
     """The server was identified, lost, starting or changed: read `servers.info` and `servers.connection`."""
 
@@ -163,6 +169,7 @@ ServiceEvent = (
     | ToolAsked
     | QueueChanged
     | CompactionChanged
+    | SummaryPrepared
     | ServerChanged
     | FallbackChosen
     | WarmthChanged

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.skills import Skills
     from kvchat.chat.background.spare_time import SpareTime
+    from kvchat.chat.background.summaries import Summaries
     from kvchat.chat.background.titles import Titles
     from kvchat.chat.cache.prices import Prices
     from kvchat.chat.cache.rail import Rail
@@ -129,6 +130,7 @@ class ChatService:
             ("skills", lambda: self.skills),
             ("episodes", lambda: self.episodes),
             ("title", lambda: self.titles),
+            ("summary", lambda: self.summaries),
             ("trunk", lambda: self.trunks),
         ):
             jobs.register_later(kind, build)
@@ -181,6 +183,8 @@ class ChatService:
             _ = self.kept
         if self.settings.titles.by_model:
             _ = self.titles
+        if self.settings.cache.summary_at_rest:
+            _ = self.summaries
         if self.settings.export.mirror_folder.strip():
             _ = self.mirror
 
@@ -330,6 +334,12 @@ class ChatService:
             self.side_requests,
             self.spare_time,
         )
+
+    @cached_property
+    def summaries(self) -> Summaries:
+        from kvchat.chat.background.summaries import Summaries
+
+        return Summaries(self.core, self.turns, self.jobs, self.side_requests, self.compactor, self.spare_time)
 
     @cached_property
     def spare_time(self) -> SpareTime:

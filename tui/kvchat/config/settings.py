@@ -62,6 +62,11 @@ class CacheSettings:
         10000,
     )
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
+    summary_at_rest: bool = flag(
+        False,
+        "Write the summary for /compact in spare time once the window is over 70 % full, so that compacting takes "
+        "no time. Any key ends it, and it is never put in place by itself.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

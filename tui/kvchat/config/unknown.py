@@ -11,6 +11,11 @@ from kvchat.config.source import Key
 from kvchat.config.toml import written_key
 from kvchat.sanitize import one_line
 
+_GONE = {
+    ("cache", "compact_at_rest"): "is gone: with cache.summary_at_rest a summary is prepared, and /compact puts it in "
+    "place",
+}
+"""Settings of earlier versions, and what there is in their place."""
 _KEY_NAMES = ("api_key", "apikey", "key", "token", "password", "secret")
 
 
@@ -28,6 +33,8 @@ def unknown(key: Key, value: object) -> str:
     if len(key) == 1 and isinstance(value, Mapping):
         near = nearest(key[0], [section for section in SECTIONS if "." not in section])
         return f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "; it is not used")
+    if key in _GONE:
+        return f"{name} {_GONE[key]}"
     if key[-1].lower() in _KEY_NAMES:
         return (
             f"kvchat keeps no keys in files: remove {name}, put the key in an environment variable and its name in "

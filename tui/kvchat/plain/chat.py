@@ -20,6 +20,7 @@ from kvchat.chat.events import (
     ServerChanged,
     ServiceEvent,
     StorageChanged,
+    SummaryPrepared,
     WrittenElsewhere,
 )
 from kvchat.chat.question import Question
@@ -34,7 +35,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat
 from kvchat.text.format import counted, moment, percent
 from kvchat.text.options import changed_words
-from kvchat.text.prices import TITLES, price_lines
+from kvchat.text.prices import TITLES, price_lines, summary_offer, summary_ready
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
 from kvchat.text.tools import ASKS, STARTS, program_lines, shown_call
@@ -308,11 +309,13 @@ class PlainChat:
         return agreed
 
     def _offer_compaction(self) -> None:
+        full = percent(self.service.servers.window_share(self.conversation))
+        if self.service.compactor.offers_rest(self.conversation):
+            self.speaker.say(f"{summary_offer(full, 'the setting cache.summary_at_rest')}.")
         if not self.service.servers.is_nearly_full(self.conversation):
             self._offered = ""
         elif self._offered != self.id:
             self._offered = self.id
-            full = percent(self.service.servers.window_share(self.conversation))
             self.speaker.say(f"The window is {full} full. /compact sums up the older turns.")
 
     # -- what the service tells
@@ -339,6 +342,9 @@ class PlainChat:
             case MemoriesNoted(noted=noted, pending=pending):
                 parts = [f"{len(noted)} noted" if noted else "", f"{len(pending)} to confirm" if pending else ""]
                 self._tell(f"Memory: {', '.join(filter(None, parts))}. /memory list shows them.")
+            case SummaryPrepared(conversation) if conversation == here:
+                price = self.service.compactor.price(here)
+                self._tell(f"{summary_ready('/compact', price.plan.after, price.read_seconds)}.")
             case AnswerStarted(conversation) if conversation == here:
                 self.line = None  # it is stored as a question
             case QuestionRefused(conversation) if conversation == here and self._current is not None:

@@ -103,17 +103,32 @@ def compaction_lines(
         f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
         + (f", in a window of {count(window)}." if window else "."),
     ]
+    read = f"; the new branch is prefilled once, {duration(read_seconds)}" if read_seconds else ""
     if summary_seconds is None:
         lines.append("Time for the summary: not measured yet.")
+    elif summary_seconds == 0:
+        lines.append(f"The summary is ready{read}.")
     else:
-        read = f"; the new branch is prefilled once, {duration(read_seconds)}" if read_seconds else ""
         lines.append(f"The summary takes at most {duration(summary_seconds)}{read}.")
     return [*lines, f"The old version is kept; {undo} goes back to it."]
 
 
 def compaction_in_brief(seconds: float | None) -> str:
-    """What a compaction takes, in a few words. None: not measured yet."""
+    """What a compaction takes, in a few words. None: not measured yet; 0: its summary is ready."""
+    if seconds == 0:
+        return "summary ready"
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
+
+
+def summary_ready(key: str, after: int, seconds: float | None) -> str:
+    """`Summary ready: /compact prefills 1.9k tokens, ~6 s`, once it is written at rest."""
+    took = f", {about((seconds, seconds))}" if seconds else ""
+    return f"Summary ready: {key} prefills {short_count(after)} tokens{took}"
+
+
+def summary_offer(full: str, switch: str) -> str:
+    """What is offered once, when a window is this full for the first time."""
+    return f"Window {full} full · {switch} has a summary written in spare time"
 
 
 COMPACTION_STOPPED = "Compaction stopped. Nothing has changed."

@@ -554,6 +554,7 @@ class ChatScreen(Screen[None]):
             QueueChanged,
             ServerChanged,
             StorageChanged,
+            SummaryPrepared,
             ToolAsked,
             WarmthChanged,
             WrittenElsewhere,
@@ -583,6 +584,8 @@ class ChatScreen(Screen[None]):
                 self.view.tool_asked(id)
             case CompactionChanged(conversation=id):
                 self.view.compaction_changed(id)
+            case SummaryPrepared(conversation=id) if self.workspace.shows(id):
+                self.view.summary_prepared()
             case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited() if self.workspace.shows(event.conversation):
                 self.view.tell_elsewhere(event)
             case ConversationsChanged():

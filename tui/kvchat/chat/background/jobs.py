@@ -35,6 +35,8 @@ CALLED_OFF_S = 1.0
 ELSEWHERE_S = 30.0
 """How long a job is left alone that another kvchat does."""
 STOP_S = 1.0
+SUMMARY = "summary"
+"""The kind of job that comes behind all others, and ends with the next key: it is long, and only spares a wait."""
 TYPING_S = 2.0
 """How long after the last key the user counts as typing, however short the rest of the settings is."""
 
@@ -163,8 +165,11 @@ class Jobs(ConversationObserver):
             self.stir()
 
     def typed(self, id: str = "") -> None:
-        """The user types: what has not begun waits."""
+        """The user types: what has not begun waits, and a summary ends."""
         self.typed_at = time.time()
+        for (kind, _), (_, task) in self._at_work.items():
+            if kind == SUMMARY and not task.cancelling():
+                task.cancel()
 
     def opened(self, id: str, before: str) -> None:
         self.typed()  # somebody is there
@@ -191,7 +196,7 @@ class Jobs(ConversationObserver):
         """Start what is due; seconds until the next is. None: nothing is, before something changes."""
         pauses: list[float] = []
         jobs = await self._writer.call(self._store.jobs.all)
-        for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
+        for job in sorted(jobs, key=lambda job: (job.kind == SUMMARY, job.attempts, job.due)):
             key = job.kind, job.subject
             if job.state is JobState.PAUSED or key in self._at_work:
                 continue

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import Role, State
 from kvchat.text.format import counted, percent
+from kvchat.text.prices import summary_offer, summary_ready
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
@@ -76,18 +77,31 @@ class CompactionController:
         current = self.workspace.current
         if current is None or not self._servers.is_nearly_full(current):
             return ""
+        if self._service.compactor.prepared(current) is not None:
+            return f"summary ready: {self._key}"
         return f"{percent(self._servers.window_share(current))} full: /compact"
 
+    @property
+    def _key(self) -> str:
+        return self.workspace.key_of("compact") or "/compact"
+
     def offer(self) -> None:
-        """After an answer: say once that compacting would make room."""
+        """After an answer: say once that compacting would make room, or that its summary can be written at rest."""
         conversation = self.workspace.conversation
+        full = percent(self._servers.window_share(conversation))
+        if self._service.compactor.offers_rest(conversation):
+            self.workspace.say(summary_offer(full, "/settings summary_at_rest"))
         if not self._servers.is_nearly_full(conversation):
             if self._offered == conversation.id:
                 self._offered = ""
         elif self._offered != conversation.id:
             self._offered = conversation.id
-            full = percent(self._servers.window_share(conversation))
             self.workspace.say(f"Window {full} full · /compact sums up the older turns")
+
+    def announce(self) -> None:
+        """Say that a summary is prepared for the open conversation, and what putting it in place costs."""
+        price = self._service.compactor.price(self.workspace.conversation.id)
+        self.workspace.say(summary_ready(self._key, price.plan.after, price.read_seconds))
 
     def _summary(self) -> RunningCompaction | None:
         """The compaction of the branch that is looked at, while its summary is written."""

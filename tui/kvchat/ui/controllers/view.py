@@ -268,7 +268,7 @@ class ConversationView:
         desktop.progress.show(found)
 
     def compaction_changed(self, id: str) -> None:
-        """A summary begins, goes on, ends, or is ready before it is wanted."""
+        """A summary begins, goes on, ends, or is put in place."""
         running = self._service.compacting is not None
         if running is not self._summarising:
             self._summarising = running
@@ -281,6 +281,11 @@ class ConversationView:
             self._compaction.show()
         elif self.workspace.shows(id):
             self._show_aside()
+
+    def summary_prepared(self) -> None:
+        """The status line and a notice say that one is ready for the open conversation."""
+        self._compaction.announce()
+        self._show_aside()
 
     def _begin_ticking(self) -> None:
         if self._ticking is None:

@@ -56,6 +56,7 @@ TASKS: Mapping[str, str] = {
     "embedding": "vectors for the search",
     "title": "a title for a conversation",
     "trunk": "a trunk that is prefilled",
+    "summary": "a summary for a full window",
     "skills": "procedures that worked in a conversation",
     "episodes": "what was talked about, by topic",
 }
