@@ -545,8 +545,8 @@ async def _answered(
     parameters: Parameters,
     wanted: AlternativesRequest | None = None,
 ) -> tuple[int | None, str]:
-    """Send (None: have the last answer continued) and wait. Ctrl+C, and a reader of standard output that is gone, stop
-    the answer and keep what came. Gives the exit status where one of them did, else None, and the id of the answer."""
+    """Send (None: have the last answer continued) and wait. Ctrl+C, a terminal that is closed, and a reader of standard
+    output that is gone, stop the answer and keep what came. Gives the exit status where one of them did, else None, and the id of the answer."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
 
@@ -554,8 +554,9 @@ async def _answered(
         if not stop.done():
             stop.set_result(status)
 
-    loop.add_signal_handler(signal.SIGINT, end, INTERRUPTED)
-    loop.add_signal_handler(signal.SIGTERM, end, INTERRUPTED)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # under nohup it goes on
+            loop.add_signal_handler(number, end, INTERRUPTED)
     with _gone_reader(loop, lambda: end(0)):
         return await _answer_until(service, conversation, question, parameters, wanted, stop)
 
