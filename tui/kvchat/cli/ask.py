@@ -546,7 +546,8 @@ async def _answered(
     wanted: AlternativesRequest | None = None,
 ) -> tuple[int | None, str]:
     """Send (None: have the last answer continued) and wait. Ctrl+C, a terminal that is closed, and a reader of standard
-    output that is gone, stop the answer and keep what came. Gives the exit status where one of them did, else None, and the id of the answer."""
+    output that is gone, stop the answer and keep what came. Gives the exit status where one of them did, else None, and
+    the id of the answer."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
 

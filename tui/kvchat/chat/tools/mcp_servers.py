@@ -75,9 +75,9 @@ class McpServers:
             raise ChatError(ChatProblem.TOOL_SERVERS, why=str(error)) from None
 
     def known(self) -> dict[str, McpServer]:
-        """The same, to choose from: a file that cannot be read is told, and has none."""
+        """Those that are not switched off, to choose from: a file that cannot be read is told, and has none."""
         try:
-            return self.configured()
+            return {name: one for name, one in self.configured().items() if not one.is_off}
         except ChatError as error:
             self._ground.events.tell(Noticed(str(error), "warning"))
             return {}
@@ -87,6 +87,8 @@ class McpServers:
         Raises ChatError where a server was never asked for its tools."""
         if (group := self.group_of(name)) is None:
             return []
+        if (server := self.configured()[group]).is_off:
+            raise ChatError(ChatProblem.TOOL_SERVERS, why=server.fault)
         if not (listed := self._listed(group)):
             raise ChatError(ChatProblem.TOOLS_NOT_LISTED, name=group)
         tools = [one.definition for one in listed]
