@@ -234,6 +234,26 @@ def answering(service, *decisions: Decision) -> list[str]:
     return asked
 
 
+async def test_a_word_counts_for_the_question_that_was_asked_and_only_if_it_was_offered(make, server, folder):
+    service = make(server.url, incognito=True)
+    service.tools.can_ask = True
+    taken = []
+
+    def on_event(event):
+        if isinstance(event, ToolAsked) and (question := service.tools.waiting.get(event.conversation)):
+            id, other = event.conversation, replace(question)
+            for decision in (Decision.CONVERSATION, Decision.ALWAYS):
+                taken.append(service.tools.decide(id, decision, question))
+            taken.append(service.tools.decide(id, Decision.ONCE, other))
+            taken.append(service.tools.decide(id, Decision.NO, question))
+            taken.append(service.tools.decide(id, Decision.ONCE, question))
+
+    service.events.subscribe(on_event)
+    conversation = await said(service, server, calls(READ_A), tokens("I may not.", prompt=60))
+    assert taken == [False, False, False, True, False]
+    assert conversation.path()[3].text == REFUSED
+
+
 async def test_a_yes_is_for_once_for_the_conversation_or_for_always(make, server, folder):
     service = make(server.url)
     asked = answering(service, Decision.ONCE, Decision.CONVERSATION, Decision.ALWAYS)

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from toyserver import ToyServer, tokens
+from toyserver import ToyServer, calls, tokens
 
 DIFF = "--- a/lamp.py\n+++ b/lamp.py\n-turns = 11\n+turns = 12\n"
 COMMAND = (sys.executable, "-m", "kvchat.cli")
@@ -112,12 +112,35 @@ async def test_on_a_terminal_the_person_is_asked_for_it(environment, own_folders
         assert not goes or "secret" in content(server)
 
 
-async def on_a_terminal(environment, arguments, until: bytes, answer: bytes) -> tuple[int, str]:
-    """The command on a terminal of its own, where `answer` is typed at `until`: its status, and what it showed."""
+@pytest.mark.process
+@pytest.mark.parametrize("ahead", [b"y\n", b"yes they do\n", b"a", b"look\ny\n"])
+async def test_what_is_typed_before_a_call_is_asked_for_answers_nothing(environment, own_folders, ahead):
+    (own_folders / "a.txt").write_text("The lamp turns once in ten seconds.\n")
+    terminals = []
+
+    async def call(visit):
+        os.write(terminals[0], ahead)
+        await calls('{"path": "a.txt"}')(visit)
+
+    async with ToyServer() as server:
+        server.on_chat(call, tokens("Fine.", prompt=60))
+        ask = ("--base-url", server.url, "ask", "--no-stdin", "--tools", "files", "Look it up.")
+        status, shown = await on_a_terminal(environment, ask, b"n no] ", b"n\n", terminals)
+        assert status == 0 and shown.count("Let the model read a.txt?") == 1
+        assert "The lamp turns" not in json.dumps(server.chats[-1].json)
+
+
+async def on_a_terminal(
+    environment, arguments, until: bytes, answer: bytes, terminals: list[int] | None = None
+) -> tuple[int, str]:
+    """The command on a terminal of its own, where `answer` is typed at `until`: its status, and what it showed.
+    `terminals` gets the terminal."""
     loop = asyncio.get_running_loop()
     pid, leader = pty.fork()
     if not pid:
         os.execve(sys.executable, [*COMMAND, *arguments], environment)
+    if terminals is not None:
+        terminals.append(leader)
     shown = b""
     answered = False
     try:

@@ -343,6 +343,20 @@ async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatc
             assert (await run.type("/tools none")) == "The model has no tools in this conversation.\n"
 
 
+@pytest.mark.parametrize("line", ["look", "c at", "yes they do", "1", "always"])
+async def test_a_line_that_is_none_of_the_answers_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    (tmp_path / "a.txt").write_text("The lamp turns once in ten seconds.\n")
+    monkeypatch.chdir(tmp_path)
+    async with ToyServer() as server:
+        server.on_chat(calls('{"path": "a.txt"}'), tokens("Ten.", prompt=60))
+        async with plain(server.url) as run:
+            await run.type("/tools files")
+            said = await run.type("What does it say?", line, "y")
+            assert said.count("Let the model read a.txt?") == 2 and "Ten." in said
+
+
 @pytest.mark.process
 async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"

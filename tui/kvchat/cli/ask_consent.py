@@ -18,7 +18,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.cli.session import CommandError, UsageError
 from kvchat.sanitize import clean
-from kvchat.text.tools import STARTS, ask_words, code_lines, decided, letters, program_lines
+from kvchat.text.tools import STARTS, ask_words, code_lines, decided, letters, program_lines, yes_or_no
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -78,11 +78,13 @@ def ask_about_calls(service: ChatService) -> None:
     service.tools.can_ask = _is_at_terminal()
 
     async def ask(id: str) -> None:
-        question = service.tools.waiting[id]
-        keys = letters(service.tools.choices)
+        tools = service.tools
+        question, decision = tools.waiting[id], None
         print(*map(clean, code_lines(question)), sep="\n", file=sys.stderr)
-        print(f"{ask_words(question)} [{keys}] ", end="", file=sys.stderr, flush=True)
-        service.tools.decide(id, decided(await _line()))
+        while decision is None and tools.waiting.get(id) is question:
+            decision = decided(await _answer(f"{ask_words(question)} [{letters(tools.choices)}] "), tools.choices)
+        if decision is not None:
+            tools.decide(id, decision, question)
 
     def on_event(event: ServiceEvent) -> None:
         if isinstance(event, ToolAsked) and event.conversation in service.tools.waiting:
@@ -91,8 +93,14 @@ def ask_about_calls(service: ChatService) -> None:
     service.events.subscribe(on_event)
 
 
-async def _line() -> str:
-    """The next line from the terminal. The thread that waits for it holds up nothing when Ctrl+C ends this."""
+async def _answer(prompt: str) -> str:
+    """The line that answers a question at the terminal; what was typed before it was asked does not. The thread that
+    waits for it holds up nothing when Ctrl+C ends this."""
+    with suppress(ImportError, OSError):
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(prompt, end="", file=sys.stderr, flush=True)
     loop = asyncio.get_running_loop()
     came, lines = asyncio.Event(), list[bytes]()
 
@@ -112,5 +120,7 @@ def _is_at_terminal() -> bool:
 
 
 async def _says_yes(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return (await _line()).strip().lower() in ("y", "yes")
+    says_yes = None
+    while says_yes is None:
+        says_yes = yes_or_no(await _answer(f"{question} [y/N] "))
+    return says_yes

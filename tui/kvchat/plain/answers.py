@@ -170,9 +170,13 @@ class Answers:
 
     async def _ask_about_call(self, id: str) -> None:
         tools = self._service.tools
-        self._speaker.show(*code_lines(tools.waiting[id]))
-        answer = await self._speaker.asked(f"{ask_words(tools.waiting[id])} {letters(tools.choices)}: ")
-        tools.decide(id, decided(answer or ""))
+        question, decision = tools.waiting[id], None
+        self._speaker.show(*code_lines(question))
+        while decision is None and tools.waiting.get(id) is question:
+            line = await self._speaker.asked(f"{ask_words(question)} {letters(tools.choices)}: ")
+            decision = decided(line or "", tools.choices)
+        if decision is not None:
+            tools.decide(id, decision, question)
 
     def _print(self, text: str, reasoning: str, field: str) -> None:
         """What is new of both."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from kvchat.sanitize import clean
+from kvchat.text.tools import yes_or_no
 
 Ask = Callable[[str, str], Awaitable[str | None]]
 """Asks for a line, with a text in it to begin with; None: the user gave none (Ctrl+D, Ctrl+C)."""
@@ -57,11 +58,12 @@ class Speaker:
     async def agreed(self, question: str, lines: Iterable[str] = ()) -> bool:
         """Whether the user says yes. What Enter alone says is no."""
         self.show(*lines)
-        answer = await self.asked(f"{spoken(question)} y or n: ")
-        if answer is not None and answer.strip().lower() in ("y", "yes"):
-            return True
-        self.say("Not done.")
-        return False
+        says_yes = None
+        while says_yes is None:
+            says_yes = yes_or_no(await self.asked(f"{spoken(question)} y or n: ") or "")
+        if not says_yes:
+            self.say("Not done.")
+        return says_yes
 
 
 def spoken(sentence: str) -> str:

@@ -15,7 +15,7 @@ DECISIONS = {
     Decision.NO: "no",
 }
 LETTERS = {"y": Decision.ONCE, "c": Decision.CONVERSATION, "a": Decision.ALWAYS}
-"""What answers the question where it is asked in a line; all else is no."""
+"""What answers the question where it is asked in a line, beside `n`."""
 TOOL_GROUPS = {
     "files": "read files of the folder that kvchat was started in",
     "documents": "search your collections",
@@ -49,9 +49,17 @@ def _given(call: ToolCall) -> str:
     )
 
 
-def decided(line: str) -> Decision:
-    """What a line of the user's answers."""
-    return LETTERS.get(line.strip().lower(), Decision.NO)
+def yes_or_no(line: str) -> bool | None:
+    """What a line of the user's answers where only yes and no are offered; Enter alone is a no. None: no answer."""
+    return {"y": True, "yes": True, "n": False, "no": False, "": False}.get(line.strip().lower())
+
+
+def decided(line: str, choices: Collection[Decision]) -> Decision | None:
+    """What a line of the user's answers, as `yes_or_no`. None: it is none of the `choices`."""
+    decision = LETTERS.get(line.strip().lower())
+    if decision is None and (says_yes := yes_or_no(line)) is not None:
+        decision = Decision.ONCE if says_yes else Decision.NO
+    return decision if decision in choices else None
 
 
 def letters(choices: Collection[Decision]) -> str:

@@ -97,7 +97,13 @@ class ToolConsent:
             await self._ground.keep_setting(ALWAYS, json.dumps(sorted({*self.always(), permission.digest})))
         return decision is not Decision.NO
 
-    def decide(self, id: str, decision: Decision) -> None:
-        """The user's word on the call that waits in a conversation."""
-        if (answer := self._answers.get(id)) is not None and not answer.done():
-            answer.set_result(decision)
+    def decide(self, id: str, decision: Decision, question: ToolQuestion | None = None) -> bool:
+        """Take the user's word on the call that waits in a conversation; `question`: the one that they were asked.
+        False: that one waits no longer, or the answer was not offered."""
+        answer = self._answers.get(id)
+        if answer is None or answer.done() or decision not in self.choices:
+            return False
+        if question is not None and question is not self.waiting[id]:
+            return False
+        answer.set_result(decision)
+        return True
