@@ -1,8 +1,9 @@
 """A small MCP server as a program, for what a good one does not do: `python mcp_box.py [MODE ...]`.
 
 Modes: `noise` writes what is no message; `alone` knows no `initialize`; `shuffled`, `more` and `without` list other
-tools; `dies` ends at a call; `child` starts one that goes on; `asks` asks the client before it answers. A call of `say`
-with `wait` has no answer.
+tools; `dies` ends at a call; `child` starts one that goes on; `asks` asks the client before it answers; `zero` gives
+every answer the id 0; `works` takes two seconds for a call, and tells how far it is. A call of `say` with `wait` has no
+answer, one with `late` has it before the next one's, one with `huge` has 9 MB.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +24,9 @@ SAY = {
 }
 NEXT = {"name": "count/next", "description": "The next number.", "inputSchema": {"type": "object"}}
 MORE = {"name": "added", "description": "Came later.", "inputSchema": {"type": "object"}}
-ODD: list[object] = ["text", {"name": "no schema"}, {"name": "", "inputSchema": {}}]
+LATE: list[object] = []
+"""Ids of calls that were not answered yet."""
+ODD: list[object] = ["text", {"name": "no table", "inputSchema": []}, {"name": "", "inputSchema": {}}]
 
 
 def main(modes: list[str], count: int = 0) -> None:
@@ -37,6 +41,8 @@ def main(modes: list[str], count: int = 0) -> None:
             tell({"id": "own", "method": "roots/list"})
             tell({"id": message["id"], "method": "ping"})
         count += message["method"] == "tools/call"
+        if "zero" in modes:
+            message["id"] = 0
         answer(message, modes, count)
 
 
@@ -59,12 +65,24 @@ def called(message: Mapping[str, Any], modes: list[str], count: int) -> None:
     given = message["params"]["arguments"]
     if "child" in modes:
         subprocess.Popen(["sleep", given["text"]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    if given.get("text") == "wait":
+    if given.get("text") == "late":
+        LATE.append(message["id"])
+    if given.get("text") in ("wait", "late"):
         return
+    for id in LATE:
+        tell({"id": id, "result": {"content": [{"type": "text", "text": "late"}]}})
+    if "works" in modes:
+        token = message["params"]["_meta"]["progressToken"]
+        for step in range(1, 11):
+            time.sleep(0.2)
+            told = {"progressToken": token, "progress": step, "total": 10, "message": "Looking"}
+            tell({"method": "notifications/progress", "params": told})
     if "dies" in modes:
         print("out of order", file=sys.stderr, flush=True)
         sys.exit(3)
     text = f"{given.get('text', '')} {count}" if message["params"]["name"] == "say" else str(count)
+    if given.get("text") == "huge":
+        text = "x" * (9 << 20)
     if given.get("text") == "environment":
         text = " ".join(sorted(os.environ))
     if given.get("text") == "fail":

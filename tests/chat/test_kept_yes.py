@@ -24,7 +24,7 @@ ADDRESS = {"url": "https://shed.example/mcp?room=1", "headers": {"Authorization"
 
 async def permission_of(make: Any, tmp_path: Path, entry: dict[str, Any], tool: dict[str, Any]) -> Permission:
     """What a yes to a call of a tool of this server is for."""
-    from kvchat.chat.tools.mcp_servers import _listed
+    from kvchat.chat.tools.mcp_definitions import listed_tool
 
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"shed": entry}}))
@@ -32,7 +32,7 @@ async def permission_of(make: Any, tmp_path: Path, entry: dict[str, Any], tool: 
     mcp: McpServers = service.mcp
     for server in mcp.configured().values():
         await mcp.agree(server)
-    await service.core.keep_setting(LISTED + "shed", encode((_listed("shed", tool),)))
+    await service.core.keep_setting(LISTED + "shed", encode((listed_tool("shed", tool),)))
     found = mcp.tool("shed__look")
     assert found is not None
     return found.permission({"what": "rakes"})

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import Noticed
+from kvchat.chat.events import AnswerProgressed, Noticed
 from kvchat.chat.question import Question
+from kvchat.chat.tools import mcp_servers
 from kvchat.chat.tools.tool import ToolError
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import guarded
@@ -28,9 +29,9 @@ class File:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def has(self, *modes: str, name: str = "box") -> None:
+    def has(self, *modes: str, name: str = "box", **entry: object) -> None:
         """One server, the small one, in these modes."""
-        server = {"command": sys.executable, "args": [BOX, *modes]}
+        server = {"command": sys.executable, "args": [BOX, *modes], **entry}
         self.path.write_text(json.dumps({"mcpServers": {name: server}}))
 
 
@@ -161,6 +162,47 @@ async def test_what_the_server_says_of_a_call_goes_back_word_for_word(
     told = await asks(service, server, calls(arguments, name="box__say"), answer, id=conversation.id)
     result = told.path()[-2].message
     assert words in "".join([told.path()[-2].text, *(block.text for block in result.blocks)])
+
+
+async def test_progress_is_shown_and_has_the_call_waited_for(begun, server: ToyServer, file: File) -> None:
+    file.has("works", timeout=1)
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box__say"], reuse=False)
+    shown: list[str] = []
+
+    def show(event: object) -> None:
+        live = conversation.live
+        if isinstance(event, AnswerProgressed) and live is not None and live.waiting is not None:
+            shown.append(live.waiting.words)
+
+    service.events.subscribe(show)
+    answer = tokens("So.", prompt=60)
+    told = await asks(service, server, calls(SAY, name="box__say"), answer, id=conversation.id)
+    assert told.path()[-2].message.blocks[0].text.startswith("lamp 1")
+    assert [words for words in shown if words][:2] == ["1 of 10: Looking", "2 of 10: Looking"]
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+async def test_a_call_without_a_sign_is_ended_after_its_seconds(begun, server, file: File, by_file: bool) -> None:
+    if by_file:
+        file.has(timeout=1)
+    service = await begun(**({} if by_file else {"wanted": changed(Settings(), "tool_seconds", 1)}))
+    conversation = await service.new_conversations.create(tools=["box__say"], reuse=False)
+    answer = tokens("So.", prompt=60)
+    told = await asks(service, server, calls('{"text": "wait"}', name="box__say"), answer, id=conversation.id)
+    assert "box__say gave no sign for 1 s, and was ended." in told.path()[-2].text
+
+
+async def test_what_is_left_out_of_a_list_is_said(begun, file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_servers, "MOST_TOOLS", 1)
+    service = await begun()
+    said: list[str] = []
+    service.events.subscribe(lambda event: said.append(event.text) if isinstance(event, Noticed) else None)
+    await service.mcp.list_tools(["box"])
+    assert said == [
+        "box: 3 tools cannot be offered (a tool: it has no name; no table: its schema is no table; a tool: it has no name).",
+        "box lists 2 tools, and kvchat takes 1, by name. 1 left out: say.",
+    ]
 
 
 async def test_a_broken_file_is_said_where_a_server_is_named(begun, file: File) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kvchat.chat.question.mentions import OutsideFile
-from kvchat.chat.tools.mcp_servers import _listed as listed_tool
-from kvchat.chat.tools.mcp_servers import group_name
+from kvchat.chat.tools.mcp_definitions import group_name, listed_tool
 from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
 from kvchat.chat.tools.web import FetchUrl
 from kvchat.prompt.tools import Decision, Permission, ToolCall, ToolQuestion

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.chat.tools.mcp_servers import group_name
+from kvchat.chat.tools.mcp_definitions import group_name
 from kvchat.mcp.configured import McpError, McpServer, read_servers
 
 
@@ -169,7 +169,7 @@ def test_a_file_with_nothing_in_it_has_no_server(tmp_path: Path, text: str) -> N
     [
         {"url": "http://a.example/mcp"},
         {"serverUrl": "http://a.example/mcp"},
-        {"httpUrl": "http://a.example/mcp", "timeout": 5},
+        {"httpUrl": "http://a.example/mcp"},
         {"type": "streamable-http", "url": "http://a.example/mcp", "command": "npx mcp-remote"},
         {"transport": "http", "url": "http://a.example/mcp", "command": ""},
     ],
@@ -186,3 +186,12 @@ def test_what_was_agreed_to_before_is_agreed_to_still(tmp_path: Path) -> None:
     servers = read(tmp_path, json.dumps({"mcpServers": {"a": entry}}))
     said = json.dumps([["uvx", "mcp-server-time", "--port", "5"], [["A", "b"]], "/srv/"])
     assert servers["a"].digest == hashlib.sha256(said.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("45", 45.0), ("0.5", 0.5), ("3600", 3600.0), ("60000", 60.0), ("1e12", 3600.0), ("0", None), ('"60"', None)],
+)
+def test_a_timeout_is_in_seconds_or_milliseconds(tmp_path: Path, written: str, seconds: float | None) -> None:
+    entries = f'{{"mcpServers": {{"a": {{"command": "x", "timeout": {written}}}}}}}'
+    assert read(tmp_path, entries)["a"].timeout == seconds

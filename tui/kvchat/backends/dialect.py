@@ -400,6 +400,8 @@ class Waiting(Struct, frozen=True):
     """Since the send."""
     server_alive: bool | None = None
     """What the last health check said; None before one was made."""
+    words: str = ""
+    """How far it is, in its own words; empty: unknown."""
 
 
 class Progressed(Struct, frozen=True):

@@ -334,6 +334,8 @@ GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
 FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; Ctrl+C gives up."
 WAS_THOUGHT = "kvchat: What came so far was the model's reasoning; its answer follows."
+PROGRESS_S = 5.0
+"""Seconds between two lines on how far a call is."""
 SURE_S = 1.5
 """Seconds for which the beginning of an answer is kept from a pipe: it may prove to be a thought of which only the end
 is marked. Whoever sits at a terminal reads along. After a model's first such answer, no thought is printed."""
@@ -355,7 +357,10 @@ async def ask(
     service.servers.is_brief = True
     await allow_calls(service, args.allow)
     await agree_to_programs(service, args.tools or ())
+    end_notices = service.events.subscribe(tell_notice) if args.tools else None
     conversation = await _conversation(service, args, persona, answered=asked is None)
+    if end_notices is not None:
+        end_notices()
     if tools_of(conversation.path()):
         service.servers.is_brief = False  # several requests may follow
         ask_about_calls(service)
@@ -363,7 +368,7 @@ async def ask(
     shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)
     turned, is_terminal = False, width_of(sys.stdout) is not None
     sure: bool | None = None
-    step = ""
+    step, says_progress = "", 0.0
 
     def put(text: str, field: str, begun: Message | None) -> None:
         """Print what is new of an answer. `field`: of its reasoning; `begun`: the cut answer that it goes on with."""
@@ -390,7 +395,7 @@ async def ask(
             _say(shown_call(conversation.tree[node].message.call))
 
     def show(event: ServiceEvent) -> None:
-        nonlocal told, sure
+        nonlocal told, sure, says_progress
         live = conversation.live
         if live is not None and live.node != step:
             go_on(live.node)
@@ -399,6 +404,9 @@ async def ask(
         if live.waiting and live.waiting.phase == "cancelled" and not told:
             print(FINISHES, file=sys.stderr, flush=True)
             told = True
+        if live.waiting and live.waiting.words and time.monotonic() >= says_progress:
+            _say(live.waiting.words)
+            says_progress = time.monotonic() + PROGRESS_S
         if not streams or not live.text:
             return
         if sure is None:  # as this model's last answer

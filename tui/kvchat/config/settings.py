@@ -233,6 +233,13 @@ class Settings:
         "The file of your MCP servers, as other programs have it (mcpServers). Empty: mcp.json next to the settings.",
         example="~/.cursor/mcp.json",
     )
+    tool_seconds: int = whole(
+        30,
+        "Seconds that a call of a tool may take, your word not counted. `timeout` of a server in mcp.json comes first; "
+        "what a server tells of its progress begins them again.",
+        1,
+        3600,
+    )
     editor: str = text(
         "", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command, example="nano"
     )

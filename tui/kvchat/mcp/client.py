@@ -8,27 +8,26 @@ Source: modelcontextprotocol.io, revisions 2025-06-18 and 2026-07-28.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from itertools import count
 from typing import Any, Protocol
 
 from kvchat.mcp.configured import McpError, McpRefusedError
-from kvchat.sanitize import one_line
+from kvchat.mcp.messages import Message, Progress, progress_of, words_of
 
 MODERN, INITIALIZE = "2026-07-28", "2025-06-18"
 """The revisions; the second is asked for, whichever older one a server then speaks."""
 MOST_PAGES = 50
 TELLS_S = 1.0
 """Seconds that a server is told for that a call was given up."""
-LARGEST = 8 << 20
-"""Bytes of an answer."""
 _META = "io.modelcontextprotocol/"
 _OURS = {"name": "kvchat", "version": "1"}
 """No more is told of who asks."""
 
-Message = Mapping[str, Any]
+Hears = Callable[[Message], None]
+"""Called with what a server says while it is asked: notifications."""
 
 
 class Form(StrEnum):
@@ -45,7 +44,7 @@ class Transport(Protocol):
     def forms(self) -> Sequence[Form]:
         """In the order in which they are tried."""
 
-    async def ask(self, message: Message, form: Form) -> Message:
+    async def ask(self, message: Message, form: Form, hears: Hears) -> Message:
         """The answer to a request: with a `result` or an `error`. Raises McpError; ConnectionLostError where nothing of
         what was agreed before is known any more."""
 
@@ -67,42 +66,62 @@ class McpClient:
         self._transport = transport
         self._ids = count(1)
         self._form: Form | None = None
+        self._usual: Form | None = None
+        """The form that it spoke last; it is tried first when the connection begins again."""
+        self._beginnings = 0
         self._beginning = asyncio.Lock()
 
-    async def tools(self) -> list[Mapping[str, Any]]:
+    async def tools(self) -> list[Any]:
         """All tools, as they are listed. Raises McpError."""
-        found: list[Mapping[str, Any]] = []
-        cursor: dict[str, Any] = {}
+        found: list[Any] = []
+        page: Any = None
+        params: dict[str, Any] = {}
         for _ in range(MOST_PAGES):
-            result = await self._asked("tools/list", cursor)
-            listed = result.get("tools")
-            found += [one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)]
-            if not isinstance(following := result.get("nextCursor"), str) or not following:
+            result = await self._asked("tools/list", params)
+            table = result if isinstance(result, dict) else {"tools": result}
+            before, page = page, table.get("tools")
+            cursor = table.get("nextCursor")
+            leads_to_itself = page == before and cursor == params.get("cursor")
+            if not isinstance(page, list) or leads_to_itself:
                 break
-            cursor = {"cursor": following}
+            found += page
+            if not isinstance(cursor, str) or not cursor:
+                break
+            params = {"cursor": cursor}
         return found
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a call. Raises McpError. It is not asked for a second time, whatever becomes of it."""
-        return await self._asked("tools/call", {"name": name, "arguments": arguments})
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], progressed: Callable[[Progress], None] | None = None
+    ) -> Any:
+        """The result of a call, as JSON has it. Raises McpError. It is asked for a second time only where the server
+        said that it knows nothing of the connection. `progressed`: called with how far the server is."""
+        return await self._asked("tools/call", {"name": name, "arguments": arguments}, progressed)
 
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    async def _asked(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _asked(
+        self, method: str, params: Mapping[str, Any], progressed: Callable[[Progress], None] | None = None
+    ) -> Any:
+        lost: ConnectionLostError | None = None
         for _ in range(2):
             async with self._beginning:
-                form = self._form = self._form or await self._begun()
+                if self._form is None:
+                    self._form = self._usual = await self._begun()
+                    self._beginnings += 1
+                form, begun = self._form, self._beginnings
             try:
-                return await self._raw(method, params, form)
-            except ConnectionLostError:
-                self._form = None
-        raise McpError("It forgets its connections.")
+                return await self._raw(method, params, form, progressed)
+            except ConnectionLostError as error:
+                lost = error
+                if begun == self._beginnings:  # else it began again meanwhile
+                    self._form = None
+        raise McpRefusedError(str(lost))
 
     async def _begun(self) -> Form:
         """The form that the server speaks. Raises McpError."""
-        refused: McpRefusedError | None = None
-        for form in self._transport.forms:
+        refused: list[McpRefusedError] = []
+        for form in sorted(self._transport.forms, key=lambda form: form is not self._usual):
             try:
                 if form is Form.EACH_ALONE:
                     await self._raw("tools/list", {}, form)
@@ -111,28 +130,41 @@ class McpClient:
                     await self._raw("initialize", offered, form)
                     await self._transport.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
             except McpRefusedError as error:
-                refused = refused or error
+                refused.append(error)
             else:
                 return form
-        raise refused or McpError("It speaks no form of the protocol that kvchat knows.")
+        raise refused[0]
 
-    async def _raw(self, method: str, params: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
+    async def _raw(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        form: Form,
+        progressed: Callable[[Progress], None] | None = None,
+    ) -> Any:
         id = next(self._ids)
+        meta: dict[str, Any] = {} if progressed is None else {"progressToken": id}
         if form is Form.EACH_ALONE:
-            own = {f"{_META}protocolVersion": MODERN, f"{_META}clientInfo": _OURS, f"{_META}clientCapabilities": {}}
-            params = {**params, "_meta": own}
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            meta |= {f"{_META}protocolVersion": MODERN, f"{_META}clientInfo": _OURS, f"{_META}clientCapabilities": {}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": method,
+            "params": {**params, **({"_meta": meta} if meta else {})},
+        }
+
+        def hears(notification: Message) -> None:
+            if progressed is not None and (progress := progress_of(notification, id)) is not None:
+                progressed(progress)
+
         try:
-            answer = await self._transport.ask(message, form)
+            answer = await self._transport.ask(message, form, hears)
         except asyncio.CancelledError:
             given_up = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
             with suppress(McpError, TimeoutError):
                 async with asyncio.timeout(TELLS_S):
                     await self._transport.tell(given_up)
             raise
-        error, result = answer.get("error"), answer.get("result")
-        if isinstance(error, dict):
-            raise McpRefusedError(one_line(str(error.get("message") or error.get("code") or "It failed"), 300))
-        if not isinstance(result, dict):
-            raise McpError("It does not answer as an MCP server does.")
-        return result
+        if (error := answer.get("error")) is not None:
+            raise McpRefusedError(words_of(error) or "It failed, and does not say why.")
+        return answer.get("result")

@@ -24,6 +24,8 @@ from kvchat.sanitize import one_line
 
 LARGEST = 1 << 20
 """Bytes of the file."""
+LONGEST_TIMEOUT = 3600.0
+"""Seconds; a larger `timeout` is in milliseconds."""
 _VARIABLE = compiled_later(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$([A-Z_][A-Z0-9_]*)")
 _INPUT = compiled_later(r"\$\{(?:input|command|config):([^}]*)\}")
 _COMMENT = compiled_later(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -52,6 +54,8 @@ class McpServer(Struct, frozen=True):
     another file in each folder."""
     url: str = ""
     headers: Mapping[str, str] = {}
+    timeout: float | None = None
+    """Seconds that a call may take without a sign of progress; None: the usual."""
     fault: str = ""
     """Why it cannot be used, as a sentence."""
     is_off: bool = False
@@ -138,9 +142,9 @@ def _server(file: Path, name: str, given: object) -> McpServer:
         folder = _filled(cwd, where) if (cwd := given.get("cwd")) else ""
         if folder and not Path(folder).is_absolute():
             folder = str(Path.home() / folder)
-        return McpServer(name, line, _texts(given, "env", where), folder)
+        return McpServer(name, line, _texts(given, "env", where), folder, timeout=_timeout(given))
     if isinstance(url, str) and _is_address(url := _filled(url, where)):
-        return McpServer(name, url=url, headers=_texts(given, "headers", where))
+        return McpServer(name, url=url, headers=_texts(given, "headers", where), timeout=_timeout(given))
     if url:
         raise McpError(f"{where} has a url that is no address: it begins with http:// or https://.")
     raise McpError(f"{where} has neither a command nor a url. Give it one of them.")
@@ -177,6 +181,14 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         return False
+
+
+def _timeout(given: Mapping[str, Any]) -> float | None:
+    """Seconds: programs that read such files take them as they are (up to an hour), or milliseconds."""
+    found = given.get("timeout")
+    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 < found < float("inf"):
+        return None
+    return min(LONGEST_TIMEOUT, found if found <= LONGEST_TIMEOUT else found / 1000)
 
 
 def _texts(given: Mapping[str, Any], key: str, where: str) -> dict[str, str]:

@@ -231,7 +231,7 @@ def state_sentence(live: LiveAnswer, now: float) -> str:
     if live.waiting is not None and live.waiting.phase == "consent":
         return ""
     if live.waiting is not None:
-        return waiting_sentence(live.waiting.phase, now - live.sent_at)
+        return waiting_sentence(live.waiting.phase, now - live.sent_at, live.waiting.words)
     if live.first_token_at is not None:
         return "Thinking." if live.reasoning and not live.text else ""
     if live.prefill is not None:

@@ -75,10 +75,10 @@ WAITING = {
 """By the phase of `Waiting`."""
 
 
-def waiting_sentence(phase: str, seconds: float) -> str:
-    """`Waiting for the server, 12 s.`"""
+def waiting_sentence(phase: str, seconds: float, progress: str = "") -> str:
+    """`Waiting for the server, 12 s.`; `progress`: how far what is waited for is, in its own words."""
     words = WAITING.get(phase, WAITING["queued"])
-    return f"{words[0].upper()}{words[1:]}, {duration(seconds)}."
+    return f"{words[0].upper()}{words[1:]}{f' ({progress})' if progress else ''}, {duration(seconds)}."
 
 
 def prefill_sentence(progress: PromptProgress) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from kvchat.prompt.tools import Decision, ToolCall, ToolQuestion
-from kvchat.sanitize import exact, exact_lines
+from kvchat.sanitize import exact, exact_lines, one_line
 
 DECISIONS = {
     Decision.ONCE: "this once",
@@ -79,6 +79,24 @@ def program_lines(name: str, shown: str) -> list[str]:
     ]
 
 
+def unusable_words(tools: Sequence[tuple[str, str]]) -> str:
+    """That tools of a server cannot be offered, by name and why."""
+    first = "; ".join(f"{name or 'a tool'}: {why}" for name, why in tools[:NAMED])
+    more = "; …" if len(tools) > NAMED else ""
+    return f"{len(tools)} {'tool' if len(tools) == 1 else 'tools'} cannot be offered ({first}{more})."
+
+
+def too_many_words(server: str, left_out: Sequence[str], most: int) -> str:
+    """That a server lists more tools than are taken."""
+    names = one_line(", ".join(left_out[:NAMED]), 200) + (", …" if len(left_out) > NAMED else "")
+    return (
+        f"{server} lists {most + len(left_out):,} tools, and kvchat takes {most}, by name. {len(left_out):,} left out: "
+        f"{names}."
+    )
+
+
+NAMED = 5
+"""Tools that are named of those that are left out."""
 ASKS = "Asking {names} for tools …"
 FORGOTTEN = "What you had allowed for always, and in conversations, is asked for again."
 

@@ -100,7 +100,7 @@ def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int
     if live.first_token_at is not None:
         if waiting is None:
             return None
-        return lambda width: waiting_row(width, waiting.phase, waiting.seconds, waiting.server_alive)
+        return lambda width: waiting_row(width, waiting.phase, waiting.seconds, waiting.server_alive, waiting.words)
     if progress is not None:
         read_ms = progress.elapsed_ms or seconds * 1000
         current = replace(progress, elapsed_ms=read_ms)
@@ -116,7 +116,9 @@ def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int
             cause=cause_name(current.cause) if current.cause else "",
         )
     if waiting is not None and waiting.phase not in ("prefill", "connecting"):
-        return lambda width: waiting_row(width, waiting.phase, max(seconds, waiting.seconds), waiting.server_alive)
+        return lambda width: waiting_row(
+            width, waiting.phase, max(seconds, waiting.seconds), waiting.server_alive, waiting.words
+        )
     if seconds < PATIENCE:
         return None
     if waiting is not None and waiting.phase == "connecting":

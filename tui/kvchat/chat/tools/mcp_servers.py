@@ -7,50 +7,44 @@ same bytes whatever order it lists them in. A program is started only after the 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import Noticed
+from kvchat.chat.events import AnswerProgressed, Noticed
 from kvchat.chat.ground import Ground
+from kvchat.chat.tools.mcp_definitions import ListedTool, UnusableTool, group_name, listed_tool
+from kvchat.chat.tools.mcp_results import is_failure, result_text
 from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
 from kvchat.mcp.configured import McpError, McpServer, read_servers
-from kvchat.prompt.context import RESULT, ContextBlock, guarded
+from kvchat.prompt.context import RESULT, ContextBlock
 from kvchat.prompt.offered_tools import own_tools
 from kvchat.prompt.tools import Permission, ToolDefinition
 from kvchat.prompt.wire import canonical
-from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
+from kvchat.text.tools import too_many_words, unusable_words
 from kvchat.values import decode, encode
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.mcp.client import McpClient
+    from kvchat.mcp.messages import Progress
 
 STARTS_S = 60.0
 """Seconds that a server may take to start and to list its tools: some fetch themselves first."""
 MOST_TOOLS = 128
+LONGEST_CALL_S = 3600.0
+"""Seconds that a call may take with signs of progress."""
 LONGEST_CALL = 20_000
 """Characters of the arguments of a call, as JSON."""
-LONGEST_NAME = 64
 AGREED = "programs agreed"
 """The setting of the store with the digests of the command lines that the user agreed to: a JSON list."""
 LISTED = "tools listed "
 """Begins the settings of the store with what a server listed."""
-
-
-class ListedTool(Struct, frozen=True):
-    """A tool of a server."""
-
-    own_name: str
-    """As the server calls it."""
-    definition: ToolDefinition
 
 
 class McpServers:
@@ -79,7 +73,7 @@ class McpServers:
         try:
             return {name: one for name, one in self.configured().items() if not one.is_off}
         except ChatError as error:
-            self._ground.events.tell(Noticed(str(error), "warning"))
+            self._say(str(error))
             return {}
 
     def named(self, name: str) -> list[ToolDefinition]:
@@ -156,12 +150,23 @@ class McpServers:
         except TimeoutError:
             why = f"It did not answer for {STARTS_S:.0f} seconds."
             raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why=why) from None
-        listed = {one.definition.name: one for one in filter(None, (_listed(group, one) for one in found))}
+        read = [listed_tool(group, one) for one in found]
+        unusable = [one for one in read if isinstance(one, UnusableTool)]
+        listed = {one.definition.name: one for one in read if isinstance(one, ListedTool)}
         if not listed:
-            raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why="It has no tool that can be offered.")
-        self._lists[group] = tuple(listed[name] for name in sorted(listed)[:MOST_TOOLS])
+            why = "It lists no tool." if not found else unusable_words([(one.name, one.why) for one in unusable])
+            raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why=why)
+        names = sorted(listed)
+        self._lists[group] = tuple(listed[name] for name in names[:MOST_TOOLS])
+        if unusable:
+            self._say(f"{group}: {unusable_words([(one.name, one.why) for one in unusable])}")
+        if names[MOST_TOOLS:]:
+            self._say(too_many_words(group, [listed[name].own_name for name in names[MOST_TOOLS:]], MOST_TOOLS))
         if not self._ground.incognito:
             await self._ground.keep_setting(LISTED + group, encode(self._lists[group]))
+
+    def _say(self, words: str) -> None:
+        self._ground.events.tell(Noticed(words, "warning"))
 
     def _listed(self, group: str) -> tuple[ListedTool, ...]:
         if group not in self._lists:
@@ -202,9 +207,29 @@ class McpServers:
                     return McpTool(self, group, server, one)
         return None
 
-    async def call(self, group: str, server: McpServer, own_name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a call. Raises McpError."""
-        return await self._client(group, server).call(own_name, given)
+    async def call(self, conversation: OpenConversation, tool: McpTool, given: Mapping[str, Any]) -> Any:
+        """The result of a call, as JSON has it. What the server tells of its progress is shown, and has it waited for
+        anew. Raises McpError; TimeoutError after `seconds` without."""
+        loop, seconds = asyncio.get_running_loop(), self.seconds(tool.server)
+        ends = loop.time() + max(LONGEST_CALL_S, seconds)
+        async with asyncio.timeout(seconds) as limit:
+
+            def progressed(progress: Progress) -> None:
+                limit.reschedule(min(ends, loop.time() + seconds))
+                self._show(conversation, progress.sentence)
+
+            return await self._client(tool.group, tool.server).call(tool.listed.own_name, given, progressed)
+
+    def seconds(self, server: McpServer) -> float:
+        """How long a call of a server may take without a sign of progress."""
+        return server.timeout or self._ground.settings.tool_seconds
+
+    def _show(self, conversation: OpenConversation, words: str) -> None:
+        """Show how far a call is."""
+        live = conversation.live
+        if live is not None and live.waiting is not None and live.waiting.words != words:
+            live.waiting = replace(live.waiting, words=words)
+            self._ground.events.tell(AnswerProgressed(conversation.id, live.node))
 
     async def aclose(self) -> None:
         """End the programs and the sessions."""
@@ -217,108 +242,36 @@ class McpTool:
 
     def __init__(self, servers: McpServers, group: str, server: McpServer, listed: ListedTool) -> None:
         self._servers = servers
-        self._group = group
-        self._server = server
-        self._listed = listed
+        self.group = group
+        self.server = server
+        self.listed = listed
 
     def permission(self, given: Mapping[str, Any]) -> Permission:
-        if not self._servers.may_start(self._server):
+        if not self._servers.may_start(self.server):
             raise ToolError(
-                f"The command line of the MCP server {self._group} is not agreed to. The user can do that with "
-                f"/tools {self._group}."
+                f"The command line of the MCP server {self.group} is not agreed to. The user can do that with "
+                f"/tools {self.group}."
             )
-        if self._server.fault:
-            raise ToolError(self._server.fault)
+        if self.server.fault:
+            raise ToolError(self.server.fault)
         must_be_shown(json.dumps(given, ensure_ascii=False), LONGEST_CALL)
-        where = f"the MCP server {self._group}" if self._server.command else shown_address(self._server.shown)
-        definition = self._listed.definition
-        terms = f"{self._server.digest} {self._server.url} {canonical(definition.wire()).decode()}"
-        return Permission(definition.name, goes_to=where, group=self._group, terms=terms)
+        where = f"the MCP server {self.group}" if self.server.command else shown_address(self.server.shown)
+        definition = self.listed.definition
+        terms = f"{self.server.digest} {self.server.url} {canonical(definition.wire()).decode()}"
+        return Permission(definition.name, goes_to=where, group=self.group, terms=terms)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
+        name = self.listed.definition.name
         try:
-            result = await self._servers.call(self._group, self._server, self._listed.own_name, given)
+            result = await self._servers.call(conversation, self, given)
         except McpError as error:
             raise ToolError(str(error)) from None
-        if result.get("resultType") == "input_required":
-            raise ToolError(f"{self._group} asks for more than a call brings, and kvchat gives no more.")
-        text = "\n\n".join(filter(None, map(_text, _items(result)))) or _structured(result)
-        if result.get("isError") is True:
+        except TimeoutError:
+            seconds = self._servers.seconds(self.server)
+            raise ToolError(f"{name} gave no sign for {seconds:g} s, and was ended.") from None
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            raise ToolError(f"{self.group} asks for more than a call brings, and kvchat gives no more.")
+        text = result_text(result)
+        if is_failure(result):
             text = f"The call failed. {text}"
-        return [ContextBlock(RESULT, self._listed.definition.name, text or "It gave nothing.")]
-
-
-# -- names and definitions --------------------------------------------------------------------------------------------
-
-
-def group_name(name: str) -> str:
-    """The name that stands for a server in kvchat: letters that servers of models take, none of kvchat's own, and no
-    `__`, which stands behind it in the names of its tools."""
-    given = name.strip().lower()
-    plain = _within(24, given, re.sub(r"[^a-z0-9-]+", "_", given).strip("_") or "mcp")
-    return f"mcp_{plain}" if own_tools(plain) or plain in ("none", "forget") else plain
-
-
-def _within(most: int, name: str, plain: str) -> str:
-    """`plain`, which stands for a name; where it is another one, or longer than `most`, it ends with a digest of the
-    name, so that two stay two."""
-    if plain == name and len(plain) <= most:
-        return plain
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:4]
-    return f"{plain[: most - 5].rstrip('_')}_{digest}"
-
-
-def _listed(group: str, found: Mapping[str, Any]) -> ListedTool | None:
-    """A tool as it is offered; None: it cannot be."""
-    own, schema = found.get("name"), found.get("inputSchema")
-    if not isinstance(own, str) or not own or not isinstance(schema, dict):
-        return None
-    try:
-        parameters = _lean(schema)
-        assert isinstance(parameters, dict)
-        properties = parameters.get("properties")
-        parameters |= {"type": "object", "properties": properties if isinstance(properties, dict) else {}}
-        name, said = f"{group}__{own}", guarded(str(found.get("description") or "").strip())
-        definition = ToolDefinition(_within(LONGEST_NAME, name, re.sub(r"[^a-zA-Z0-9_-]", "_", name)), said, parameters)
-        written = canonical(definition.wire()).decode()
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return ListedTool(own, definition) if guarded(written) == written else None
-
-
-def _lean(schema: object) -> object:
-    """A JSON schema without what says nothing to a model, its words made safe to quote."""
-    if isinstance(schema, list):
-        return [_lean(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    lean = {}
-    for name, value in schema.items():
-        is_text = isinstance(value, str)
-        if not (is_text and name in ("title", "$schema")):
-            lean[str(name)] = guarded(value) if is_text and name == "description" else _lean(value)
-    return lean
-
-
-# -- results ----------------------------------------------------------------------------------------------------------
-
-
-def _items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    content = result.get("content")
-    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-
-
-def _text(item: Mapping[str, Any]) -> str:
-    """What a model reads of one part of a result."""
-    resource = item.get("resource")
-    text = item.get("text") if not isinstance(resource, dict) else resource.get("text")
-    if isinstance(text, str):
-        return text
-    kind = one_line(str(item.get("type") or "part"), 40)
-    where = item.get("uri") or (resource.get("uri") if isinstance(resource, dict) else "")
-    return f"[{kind}, not shown{f': {one_line(str(where), 300)}' if where else ''}]"
-
-
-def _structured(result: Mapping[str, Any]) -> str:
-    found = result.get("structuredContent")
-    return "" if found is None else json.dumps(found, ensure_ascii=False)
+        return [ContextBlock(RESULT, name, text or "It gave nothing.")]

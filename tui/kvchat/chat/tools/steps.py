@@ -34,8 +34,6 @@ from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_nam
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 
-CALL_S = 30.0
-"""Seconds that a call may take, the user's word not counted."""
 RESULT_SHARE = 4
 """The results of a turn take at most this part of the window."""
 LEAST_TOKENS = 100
@@ -124,7 +122,7 @@ class ToolSteps:
             return CallOutcome(f"The tool {name} is not available now.")
         if own is not None and (wrong := unfit(own, given)):
             return CallOutcome(wrong)
-        begun = False
+        begun, seconds = False, self._core.settings.tool_seconds
         try:
             permission = tool.permission(given)
             self._waits(conversation, "consent")
@@ -134,12 +132,12 @@ class ToolSteps:
                 return CallOutcome(CHANGED)
             begun = True
             self._waits(conversation, "tool")
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(seconds if own is not None else None):  # servers have a limit of their own
                 return CallOutcome(blocks=tuple(await tool.run(conversation, given)))
         except ToolError as error:
             return CallOutcome(str(error))
         except TimeoutError:
-            return CallOutcome(f"{name} took longer than {CALL_S:.0f} seconds and was ended.")
+            return CallOutcome(f"{name} took longer than {seconds} seconds and was ended.")
         except asyncio.CancelledError:
             return CallOutcome(INTERRUPTED if begun else NOT_CARRIED_OUT, state=State.CANCELLED)
         except Exception as error:

@@ -119,15 +119,18 @@ def offline_row(way: str) -> list[Span]:
     ]
 
 
-def waiting_row(width: int, phase: str, seconds: float, server_alive: bool | None = None) -> list[Span]:
-    """Nothing has come for a while: what is waited for, whether the server lives, and for how long."""
-    words = [(WAITING.get(phase, "waiting for the server"), "muted")]
+def waiting_row(
+    width: int, phase: str, seconds: float, server_alive: bool | None = None, progress: str = ""
+) -> list[Span]:
+    """Nothing has come for a while: what is waited for and how far that is, whether the server lives, and for how
+    long."""
+    words = [(WAITING.get(phase, "waiting for the server"), "muted"), *([(progress, "muted")] if progress else [])]
     if phase not in _UNWATCHED:
         words.append((_ALIVE[server_alive], "warning" if server_alive is False else "muted"))
     text = ", ".join(word for word, _ in words)
     style = words[-1][1]
     time = f" · {duration(seconds)}"
-    for shorter in (words[0][0], "waiting"):
+    for shorter in (progress or words[0][0], words[0][0], "waiting"):
         if cell_len(text) + cell_len(time) + 2 > width:
             text = shorter
     return [Span("◌ ", "accent"), Span(text, style), Span(time, "muted")]

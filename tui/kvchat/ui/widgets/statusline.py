@@ -139,7 +139,7 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
         tokens=tokens,
         estimated=estimated,
         stopping=answer.stopping,
-        waiting="" if waiting is None else WAITING.get(waiting.phase, waiting.phase),
+        waiting="" if waiting is None else waiting.words or WAITING.get(waiting.phase, waiting.phase),
         doing=doing,
     )
 
