@@ -32,6 +32,7 @@ USUAL = {
     "config_files": 2_000,
     "theme_files": 400,
     "mirror_turns": 40,
+    "mcp_talks": 150,
 }
 """What the tests try without being asked for more: a share goes no lower."""
 
@@ -97,6 +98,12 @@ GATES = (
         "D7",
         "a page of the memory is old or new, never half",
         "memory/test_folder.py memory/test_memory_crash.py memory/test_ledger.py",
+    ),
+    Gate(
+        "M1",
+        "a call of an MCP server gives the right result or one sentence, and is carried out once",
+        "grammar/test_mcp_talks.py tool_servers/test_client.py tool_servers/test_program.py",
+        {"mcp_talks": 20_000},
     ),
     Gate(
         "S1",
