@@ -198,6 +198,9 @@ def _result(kind: str, text: str) -> Json:
         "json blob": lambda: {
             "content": [{"type": "resource", "resource": {"uri": "a:b", "mimeType": "application/json", "blob": blob}}]
         },
+        "octets": lambda: {
+            "content": [{"type": "resource", "resource": {"mimeType": "application/octet-stream", "blob": blob}}]
+        },
         "json part": lambda: {"content": [{"type": "json", "json": {"found": text}}]},
         "object as text": lambda: {"content": [{"type": "text", "text": {"found": text}}]},
         "bare": lambda: {"found": text},
@@ -210,7 +213,7 @@ def _result(kind: str, text: str) -> Json:
 RESULTS = (
     *("texts", "two", "picture", "string", "object", "strings", "null between", "untyped", "old", "old object"),
     *("structured", "structured alone", "structured beside", "structured again", "structured as text", "resource"),
-    *("blob", "json blob", "json part", "object as text", "bare", "only text", "only parts", "failed"),
+    *("blob", "json blob", "octets", "json part", "object as text", "bare", "only text", "only parts", "failed"),
 )
 
 

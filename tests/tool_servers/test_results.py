@@ -12,6 +12,7 @@ from kvchat.chat.tools.mcp_definitions import ListedTool, UnusableTool, listed_t
 from kvchat.chat.tools.mcp_results import is_failure, result_text
 
 PART = {"type": "text", "text": "Three rakes."}
+PICTURE = {"content": [{"type": "image", "data": "AAAABBBB", "mimeType": "image/png"}]}
 FOUND = {"found": [{"name": "rake", "count": 3}]}
 
 
@@ -39,6 +40,7 @@ def resource(data: bytes, kind: str | None) -> dict[str, Any]:
         (resource(b"Three rakes.", "text/plain"), "Three rakes."),
         (resource(b'{"a": 1}', "application/json"), '{"a": 1}'),
         (resource("Größe".encode(), None), "Größe"),
+        (resource(b"Three rakes.", "application/octet-stream"), "Three rakes."),
         (resource(b"\xff\xd8\xff", "image/jpeg"), "[resource, not shown: shed:1]"),
         (resource(b"\0\1", None), "[resource, not shown: shed:1]"),
         ({"content": [], "structuredContent": FOUND}, json.dumps(FOUND)),
@@ -48,6 +50,7 @@ def resource(data: bytes, kind: str | None) -> dict[str, Any]:
         ),
         ({"content": [{"type": "text", "text": json.dumps(FOUND)}], "structuredContent": FOUND}, json.dumps(FOUND)),
         ({"content": [PART], "structuredContent": {"result": "Three rakes."}}, "Three rakes."),
+        (PICTURE | {"structuredContent": PICTURE}, "[image, not shown]"),
         ({"content": []}, ""),
         ({"content": None}, ""),
         ({}, ""),

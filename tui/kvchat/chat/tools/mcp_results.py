@@ -11,7 +11,10 @@ from kvchat.sanitize import one_line
 
 _MEDIA = ("image", "audio", "resource", "resource_link", "blob")
 """Kinds of parts that are named where they have no text."""
-_TEXT_TYPE = re.compile(r"text/|.*\b(?:json|xml|yaml|toml|javascript|csv|sql|markdown)\b", re.IGNORECASE)
+_TEXT_TYPE = re.compile(
+    r"text/|application/octet-stream|.*\b(?:json|xml|yaml|toml|javascript|csv|sql|markdown)\b", re.IGNORECASE
+)
+"""Types under which a text is sent as a blob; the second says nothing."""
 _OWN_FIELDS = ("_meta", "isError", "resultType")
 """Fields of a result that are about it."""
 
@@ -21,8 +24,9 @@ def result_text(result: object) -> str:
     if not isinstance(result, dict):
         return "" if result is None else _joined(result)
     if "content" in result or "structuredContent" in result:
-        text, structured = _joined(result.get("content")), result.get("structuredContent")
-        if structured is not None and not _says_all(text, structured):
+        content, structured = result.get("content"), result.get("structuredContent")
+        text = _joined(content)
+        if structured is not None and not _has_all(content, structured):
             text = "\n\n".join(filter(None, [text, _json(structured)]))
         return text
     if "toolResult" in result:  # revision 2024-10-07
@@ -78,18 +82,18 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _says_all(text: str, structured: object) -> bool:
-    """Whether a text has every value of what comes structured as well."""
-    said = set(_WORD.findall(text))
-    return bool(said) and all(said.issuperset(_WORD.findall(value)) for value in _values(structured))
-
-
 _WORD = re.compile(r"\w+")
 
 
-def _values(structured: object) -> Iterator[str]:
+def _has_all(content: object, structured: object) -> bool:
+    """Whether the parts of a result have every value of what comes structured as well, shown or not."""
+    had = {word for value in _values(content) for word in _WORD.findall(value)}
+    return bool(had) and all(had.issuperset(_WORD.findall(value)) for value in _values(structured))
+
+
+def _values(found: object) -> Iterator[str]:
     """The texts and numbers in a JSON value."""
-    waiting = [structured]
+    waiting = [found]
     while waiting:
         match waiting.pop():
             case dict() as table:
