@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import re
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from kvchat.chat.tools.mcp_results import is_failure, result_text
 from kvchat.mcp.client import Form, McpClient
 from kvchat.mcp.configured import McpError, McpServer
 from kvchat.mcp.stdio import StdioTransport
 from kvchat.mcp.streamable_http import StreamableHttpTransport
 from toyserver import Answer, ToyServer, Visit, reply
+from tries import tries
 
+RECONNECTS = tries("mcp_reconnects", 12)
 BOX = str(Path(__file__).parent.parent / "mcp_box.py")
 OFFICIAL = """
 import sys
@@ -108,6 +114,35 @@ async def test_the_reference_server_of_time(clients: list[McpClient]) -> None:
     assert json.loads(said)["timezone"] == "UTC"
 
 
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A folder with one commit."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for line in (["init", "-q", "."], ["commit", "-q", "--allow-empty", "-m", "The first lamp"]):
+        subprocess.run([*git, *line], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.mark.process
+async def test_the_reference_server_of_git(clients: list[McpClient], repository: Path) -> None:
+    client = McpClient(StdioTransport(McpServer("git", (sys.executable, "-m", "mcp_server_git"))))
+    clients.append(client)
+    assert "git_log" in [one["name"] for one in await client.tools()]
+    assert "The first lamp" in result_text(await client.call("git_log", {"repo_path": str(repository)}))
+    assert is_failure(await client.call("git_show", {"repo_path": str(repository), "revision": "none"}))
+
+
+@pytest.mark.process
+async def test_the_reference_server_of_pages(clients: list[McpClient]) -> None:
+    line = (sys.executable, "-m", "mcp_server_fetch", "--ignore-robots-txt", "--allow-private-ips")
+    clients.append(client := McpClient(StdioTransport(McpServer("fetch", line))))
+    async with ToyServer() as server:
+        server.on("/lamp", reply(200, b"The lamp is on.", content_type="text/plain"))
+        assert [one["name"] for one in await client.tools()] == ["fetch"]
+        assert "The lamp is on." in result_text(await client.call("fetch", {"url": f"{server.url}/lamp"}))
+        assert "404" in result_text(await client.call("fetch", {"url": f"{server.url}/none"}))
+
+
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +231,38 @@ async def test_one_that_reads_nothing_holds_nobody_up() -> None:
 async def test_what_cannot_be_started_is_said() -> None:
     with pytest.raises(McpError, match=r"no-such-program cannot be started: no program of this name is in PATH"):
         await McpClient(StdioTransport(McpServer("x", ("no-such-program",)))).tools()
+
+
+def resident_kib() -> int:
+    return int(re.findall(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[0])
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+async def test_connections_that_begin_again_leave_nothing_behind() -> None:
+    here = f"reconnects-{os.getpid()}"
+
+    async def connect(server: McpServer) -> None:
+        client = McpClient(StdioTransport(server) if server.command else StreamableHttpTransport(server))
+        assert texts(await client.call("say", {"text": "lamp"}))[0].startswith(("lamp", "said"))
+        await client.aclose()
+
+    async with ToyServer() as address:
+        address.on_chat(OldAddress())
+        servers = [box(here), McpServer("old", url=f"{address.url}/mcp")]
+        levels = []
+        for at in range(RECONNECTS):
+            for server in servers:
+                await connect(server)
+            await address.until_closed()
+            address.visits.clear()
+            if at in (RECONNECTS // 4, RECONNECTS - 1):
+                gc.collect()
+                levels.append((len([*Path("/proc/self/fd").iterdir()]), len(asyncio.all_tasks()), resident_kib()))
+        assert processes(here) == 0
+        (files, tasks, kib), (files_then, tasks_then, kib_then) = levels
+        assert (files_then, tasks_then) == (files, tasks)
+        assert kib_then - kib < 4096
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
