@@ -90,7 +90,7 @@ async def test_the_new_branch_has_the_same_system_bytes_a_summary_and_the_last_t
     assert done.after == conversation.record.context_used == conversation.context_used
     assert done.after < 0.6 * done.before
     assert notices[-1].severity == "information"
-    assert notices[-1].text == f"Compacted: 1,261 → {done.after} tokens in 0.07 s · /tree has the old version"
+    assert notices[-1].text == f"Compacted 3 turns: 1,261 → {done.after} tokens in 0.07 s · /source reads the summary"
 
     server.on_chat(tokens("on"))
     await service.turns.send(conversation.id, Question("go on"))

@@ -17,6 +17,7 @@ from kvchat.prompt.compaction import (
     compaction,
     instruction,
     planned,
+    repeats_itself,
     request_path,
     turn_sizes,
     turns_of,
@@ -239,3 +240,11 @@ def test_the_request_is_the_branch_and_one_message_more():
 )
 def test_what_of_an_answer_is_a_summary(answer, state, summary):
     assert usable(answer, state) == summary
+
+
+def test_a_summary_that_says_the_same_again_and_again_is_known():
+    assert repeats_itself("The keeper counts nights. " * 12)
+    assert repeats_itself("Intro: what was decided. " + "港の灯台は夜に回り、船を導く。" * 20)
+    whole = " ".join(f"On day {n} they sailed {n * 7} miles and saw {n + 3} birds near cape {n:x}." for n in range(20))
+    assert not repeats_itself(whole)
+    assert not repeats_itself("Short. Short.")

@@ -42,12 +42,17 @@ async def test_compact_shows_its_price_and_goes_on_with_a_summary(drive: Drive, 
         assert "A summary replaces 3 older turns; the last 2 stay as they are." in app.text
         assert "1,800 → at most " in app.text
         assert "in a window of 4,096." in app.text
-        assert "The summary takes at most" in app.text
+        assert "The summary takes about" in app.text
         assert server.posts == 5
         await app.press("y")
         await app.until(lambda: app.said == ["question 3", "answer 3", "question 4", "answer 4"])
-        await app.until(lambda: app.noticed("Compacted: 1,800 → "))
+        await app.until(lambda: app.noticed("Compacted 3 turns: 1,800 → "))
         assert app.shown == app.said
+        await app.command("/source")
+        await app.opens("SourceScreen")
+        assert "summary of 3 earlier turns" in app.text and "They counted nights." in app.text
+        await app.press("escape")
+        await app.closes()
         assert "▸ sent with: summary of 3 earlier turns" in app.text
         assert "2/2" in app.text
         await app.select(0)

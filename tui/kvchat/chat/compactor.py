@@ -33,6 +33,7 @@ from kvchat.prompt.compaction import (
     CompactionPlan,
     compaction,
     planned,
+    repeats_itself,
     request_path,
     turn_sizes,
     turns_of,
@@ -74,12 +75,16 @@ class CompactionPrice(Struct, frozen=True):
 class Compacted(Struct, frozen=True):
     """What a compaction did."""
 
+    turns: int
+    """That the summary took the place of."""
     before: int
     """Tokens of the branch that was left."""
     after: int
     """Tokens of the new branch: of the old one what it keeps, and the summary as the server counted it."""
     spent: TurnFigures
     """The figures of the request for the summary."""
+    repeats: bool
+    """Whether the summary says the same again and again."""
 
 
 class Summary(Struct, frozen=True):
@@ -299,7 +304,10 @@ class Compactor:
         if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
             await cache.prompts.prefix(self._core.branch_requests.after(conversation, conversation.path()))
             self._core.events.tell(WarmthChanged())
-        return Compacted(summary.plan.before, after, spent or TurnFigures())
+        plan = summary.plan
+        return Compacted(
+            plan.turns - plan.keep, plan.before, after, spent or TurnFigures(), repeats_itself(summary.text)
+        )
 
     async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str, act: UnderWay) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
@@ -422,4 +430,5 @@ def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:
 def _outcome(done: Compacted | None) -> str:
     if done is None:
         return COMPACTION_STOPPED
-    return compacted_words(done.before, done.after, (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0))
+    ms = (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0)
+    return compacted_words(done.turns, done.before, done.after, ms, repeats=done.repeats)

@@ -373,7 +373,7 @@ ACTIONS: tuple[Action, ...] = (
             "transcript.source",
             "o",
             "Sources",
-            "Show what an answer cites, or the passages and files that a question was sent with.",
+            "Show what an answer cites, or the passages and files that a question was sent with, or the summary.",
             "documents.source",
             "NUMBER",
         ),

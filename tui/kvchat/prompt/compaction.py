@@ -35,6 +35,9 @@ SEAM_TOKENS = 20
 BYTES_PER_TOKEN = 4
 """For turns whose figures are not known, on a branch where none are."""
 
+STRETCH = 24
+"""Characters that no two places of a text share by chance."""
+
 _SOURCE = compiled_later(r"summary of ([\d,]{1,12}) earlier turns?")
 _THOUGHT = compiled_later(r"\A\s*<think>.*?</think>", re.DOTALL)
 _SENTENCE_END = compiled_later(r"[.!?:;]['\")\]]*(?=\s)|\n")
@@ -166,6 +169,14 @@ def usable(answer: str, state: State) -> str:
         if ends and ends[-1] >= len(text) // 2:
             text = text[: ends[-1]].rstrip()
     return text
+
+
+def repeats_itself(summary: str) -> bool:
+    """Whether most of a summary says again what it said before, as small models do: of its stretches of `STRETCH`
+    characters fewer than half are new."""
+    text = " ".join(summary.split())
+    stretches = [text[at : at + STRETCH] for at in range(len(text) - STRETCH)]
+    return len(stretches) > STRETCH and len(set(stretches)) < len(stretches) / 2
 
 
 def compaction(tree: Tree, head: str, summary: str, keep: int, created: float) -> Branch:

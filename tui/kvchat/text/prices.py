@@ -109,7 +109,7 @@ def compaction_lines(
     elif summary_seconds == 0:
         lines.append(f"The summary is ready{read}.")
     else:
-        lines.append(f"The summary takes at most {duration(summary_seconds)}{read}.")
+        lines.append(f"The summary takes about {duration(summary_seconds)}{read}.")
     return [*lines, f"The old version is kept; {undo} goes back to it."]
 
 
@@ -117,7 +117,7 @@ def compaction_in_brief(seconds: float | None) -> str:
     """What a compaction takes, in a few words. None: not measured yet; 0: its summary is ready."""
     if seconds == 0:
         return "summary ready"
-    return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
+    return "writes a summary" if seconds is None else f"a summary, about {duration(seconds)}"
 
 
 def summary_ready(key: str, after: int, seconds: float | None) -> str:
@@ -134,10 +134,11 @@ def summary_offer(full: str, switch: str) -> str:
 COMPACTION_STOPPED = "Compaction stopped. Nothing has changed."
 
 
-def compacted_words(before: int, after: int, ms: float) -> str:
-    """`Compacted: 7,120 → 1,240 tokens in 4.1 s`, and where the old version is."""
+def compacted_words(turns: int, before: int, after: int, ms: float, *, repeats: bool) -> str:
+    """`Compacted 11 turns: 7,120 → 1,240 tokens in 4.1 s`, and what shows the summary that is now in their place."""
     took = f" in {duration(ms / 1000)}" if ms else ""
-    return f"Compacted: {count(before)} → {count(after)} tokens{took} · /tree has the old version"
+    shows = "the summary repeats itself: /source shows it, /undo goes back" if repeats else "/source reads the summary"
+    return f"Compacted {counted(turns, 'turn')}: {count(before)} → {count(after)} tokens{took} · {shows}"
 
 
 def _price_line(price: Price) -> str:

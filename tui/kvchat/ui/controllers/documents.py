@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.citations import sources
+from kvchat.prompt.context import SUMMARY
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
@@ -261,20 +262,22 @@ class DocumentController:
 
 def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sources, str]:
     """The sources of the last message of a branch, or those with these numbers, and a sentence about them: for an
-    answer what it cites, else what its question was sent with."""
+    answer what it cites, else what its question was sent with, else the summary that the branch goes on from."""
     node = path[-1]
     if numbers:
         known = sources(path)
         found: Sources = [(number, known[number]) for number in numbers if number in known]
         return found, f"No source {numbers[0]} up to this message"
+    summary: Sources = [(None, block) for one in path for block in one.message.blocks if block.kind == SUMMARY]
     if node.role is not Role.ASSISTANT:
-        found = given(node.message.blocks)
+        found = given(node.message.blocks) or summary
         return found, "Sent with the question:" if found else "This question was sent without sources"
     cited: Sources = sources_of(node.text, sources(path))
     if cited:
         return cited, ""
     question = next((one for one in reversed(path) if one.role is Role.USER), None)
     found = given(question.message.blocks) if question is not None else []
+    found = found or summary
     return found, ("The answer cites nothing. Sent with its question:" if found else "This answer cites no source")
 
 
