@@ -199,9 +199,10 @@ async def test_what_is_left_out_of_a_list_is_said(begun, file: File, monkeypatch
     said: list[str] = []
     service.events.subscribe(lambda event: said.append(event.text) if isinstance(event, Noticed) else None)
     await service.mcp.list_tools(["box"])
+    assert said == service.mcp.left_out(["box"])
     assert said == [
-        "box: 3 tools cannot be offered (a tool: it has no name; no table: its schema is no table; a tool: it has no name).",
-        "box lists 2 tools, and kvchat takes 1, by name. 1 left out: say.",
+        "box: 3 tools cannot be offered (a tool: it has no name; no table: its schema is no table; a tool: it has no name). "
+        "box lists 2 tools, and kvchat takes 1, by name. 1 left out: say."
     ]
 
 

@@ -304,7 +304,7 @@ class Talk:
         count = self.rng.choice([0, 0, 1, 3, 3, 127, 128, 200, 300])
         plain = {"type": "object", "properties": {}}
         more: list[Json] = [{"name": f"tool_{at:03}", "inputSchema": plain} for at in range(count)]
-        more += [self.rng.choice(USELESS) for _ in range(self.rng.choice([0, 0, 0, 1, 2]))]
+        more += self.rng.sample(USELESS, self.rng.choice([0, 0, 0, 1, 2]))
         tools = [look, *more]
         self.rng.shuffle(tools)
         return tools, schema

@@ -174,6 +174,7 @@ async def test_a_program_of_yours_is_asked_for_by_its_command_line(
         await app.opens("ConfirmScreen")
         await app.press("y")
         await app.until(lambda: "box__say" in app.conversation.tools)
+        await app.until(lambda: app.noticed("3 tools cannot be offered") and app.noticed("The model may call"))
         await asked(app)
         assert "Let the model call box__say with lamp? This goes to the MCP server box." in app.prose
         await app.press("c")

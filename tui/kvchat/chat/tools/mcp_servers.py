@@ -56,6 +56,8 @@ class McpServers:
         self._usual_file = usual_file
         self._clients: dict[str, tuple[McpServer, McpClient]] = {}
         self._lists: dict[str, tuple[ListedTool, ...]] = {}
+        self._left_out: dict[str, str] = {}
+        """By servers: what they list and kvchat does not offer, in words."""
         self._agreed: set[str] = set()
         """Digests of this run."""
 
@@ -137,6 +139,10 @@ class McpServers:
         for group, server in self.behind(names).items():
             await self._list(group, server)
 
+    def left_out(self, names: Sequence[str]) -> list[str]:
+        """What the servers behind these names list and kvchat does not offer, a text for each that was asked."""
+        return [words for group in self.behind(names) if (words := self._left_out.get(group))]
+
     async def _list(self, group: str, server: McpServer) -> None:
         if server.fault:
             raise ChatError(ChatProblem.TOOL_SERVERS, why=server.fault)
@@ -158,10 +164,12 @@ class McpServers:
             raise ChatError(ChatProblem.TOOL_SERVER_FAILED, name=group, why=why)
         names = sorted(listed)
         self._lists[group] = tuple(listed[name] for name in names[:MOST_TOOLS])
-        if unusable:
-            self._say(f"{group}: {unusable_words([(one.name, one.why) for one in unusable])}")
+        said = [f"{group}: {unusable_words([(one.name, one.why) for one in unusable])}"] if unusable else []
         if names[MOST_TOOLS:]:
-            self._say(too_many_words(group, [listed[name].own_name for name in names[MOST_TOOLS:]], MOST_TOOLS))
+            said.append(too_many_words(group, [listed[name].own_name for name in names[MOST_TOOLS:]], MOST_TOOLS))
+        self._left_out[group] = " ".join(said)
+        if said:
+            self._say(self._left_out[group])
         if not self._ground.incognito:
             await self._ground.keep_setting(LISTED + group, encode(self._lists[group]))
 

@@ -62,7 +62,9 @@ class ToolController:
             workspace.say(str(error), "warning")
             return
         if await self._costs.agreed_to_tools(names) and await workspace.attempt(branches.set_tools(id, names)):
-            workspace.say(tools_sentence(workspace.conversation.tools))
+            left_out = self._service.mcp.left_out(names)
+            sentence = tools_sentence(workspace.conversation.tools)
+            workspace.say(" ".join([*left_out, sentence]), "warning" if left_out else "information")
 
     async def _chosen(self, id: str) -> tuple[str, ...] | None:
         from kvchat.prompt.offered_tools import GROUPS
