@@ -155,3 +155,109 @@ async def test_a_server_is_at_the_place_of_another_when_both_go_to_the_same_addr
         assert one.goal == openai_at(server).goal and one.goal != llamacpp_at(other).goal
         moved = replace(endpoint_of(server), place=ResolvedServer(HostClass.LOOPBACK, ("127.0.0.2",)))
         assert one.goal != OllamaBackend(moved).goal
+
+
+# -- which one is talked to when none is named
+
+
+def listed(**states: Any) -> dict[str, Any]:
+    return {"data": [{"id": id, "status": state} for id, state in states.items()]}
+
+
+FAILED = {"value": "unloaded", "failed": True, "exit_code": 1}
+
+
+@pytest.mark.parametrize(
+    ("listing", "chosen"),
+    [
+        (listed(a={"value": "unloaded"}, b={"value": "loaded"}), "b"),
+        (listed(a={"value": "unloaded"}, b={"value": "sleeping"}), "b"),
+        (listed(a={"value": "sleeping"}, b={"value": "loaded"}), "b"),
+        (listed(a={"value": "loading"}, b={"value": "sleeping"}), "b"),
+        (listed(a={"value": "unloaded"}, b={"value": "loading"}), "b"),
+        (listed(a=FAILED, b={"value": "unloaded"}), "b"),
+        (listed(a=FAILED, b={"value": "of a later version"}), "b"),
+        (listed(a=FAILED), "a"),
+        (listed(a="failed", b="unloaded"), "b"),
+        (listed(a="STOPPED", b="Ready"), "b"),
+        ({"data": [{"id": "a", "state": "not-loaded"}, {"id": "b", "state": "loaded"}]}, "b"),
+        (listed(a=None, b=7, c=["loaded"]), "a"),
+    ],
+)
+def test_a_model_that_is_there_comes_before_one_that_is_loaded_for_it(listing: Any, chosen: str) -> None:
+    found = models_in(listing).chosen
+    assert found is not None and found.id == chosen
+
+
+OTHERS = [
+    {"id": "nomic-embed-text-v1.5"},
+    {"id": "bge-m3"},
+    {"id": "BAAI/bge-reranker-v2"},
+    {"id": "intfloat/e5-small"},
+    {"id": "whisper-large-v3"},
+    {"id": "kokoro-82m"},
+    {"id": "qwen3-tts"},
+    {"id": "stable-diffusion-xl"},
+    {"id": "flux.1-dev"},
+    {"id": "sd-turbo"},
+    {"id": "dall-e-3"},
+    {"id": "all-minilm"},
+    {"id": "x", "type": "embeddings"},
+    {"id": "x", "type": "embedding"},
+    {"id": "x", "mode": "image_generation"},
+    {"id": "x", "mode": "audio_transcription"},
+    {"id": "x", "model_type": "rerank"},
+    {"id": "x", "pipeline_tag": "text-to-image"},
+    {"id": "x", "task": "automatic-speech-recognition"},
+    {"id": "x", "capabilities": ["embedding"]},
+    {"id": "x", "capabilities": ["image"]},
+    {"id": "x", "capabilities": {"completion_chat": False}},
+    {"id": "x", "architecture": {"output_modalities": ["decisions"]}},
+    {"id": "x", "output_modalities": ["audio"]},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=lambda other: " ".join(map(str, other.values())))
+def test_a_model_that_draws_hears_ranks_or_embeds_is_not_the_first_choice(other: dict[str, Any]) -> None:
+    loaded = {**other, "status": {"value": "loaded"}}
+    found = models_in({"data": [loaded, {"id": "qwen3-8b", "status": {"value": "unloaded"}}]}).chosen
+    assert found is not None and found.id == "qwen3-8b"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"type": "llm"},
+        {"type": "vlm"},
+        {"mode": "chat"},
+        {"model_type": "LLM"},
+        {"pipeline_tag": "image-text-to-text"},
+        {"task": "text-generation"},
+        {"capabilities": ["completion", "image"]},
+        {"capabilities": ["vision", "audio"]},
+        {"capabilities": {"completion_chat": True}},
+        {"type": "model"},
+        {"type": None, "capabilities": []},
+    ],
+    ids=str,
+)
+def test_a_model_that_chats_is_one(entry: dict[str, Any]) -> None:
+    (model,) = models_in({"data": [{"id": "m", **entry}]}).all
+    assert model.chats
+
+
+def test_names_that_chat_are_not_taken_for_others() -> None:
+    for name in ("llama-3.2-3b", "albert-chat", "fluxion-8b", "gemma-3-4b", "qwen2.5-coder", "tinybark", "SmolLM2"):
+        found = models_in({"data": [{"id": name}, {"id": "zzz"}]}).chosen
+        assert found is not None and found.id == name
+
+
+@pytest.mark.parametrize("odd", [{"id": 5}, {"id": None}, {"id": ""}, {}, None, 7, ["a"], {"id": {"a": 1}}], ids=str)
+def test_an_odd_entry_costs_no_other_one(odd: Any) -> None:
+    assert models_in({"data": [odd, {"id": "a"}, odd]}).ids == ("a",)
+
+
+def test_a_model_is_listed_once_and_by_any_of_its_names() -> None:
+    assert models_in({"data": [{"id": "a"}, {"id": "b"}, {"id": "a"}]}).ids == ("a", "b")
+    assert models_in(["a", {"name": "b"}, {"model": "c"}]).ids == ("a", "b", "c")
+    assert models_in({"object": "list", "data": None, "models": [{"name": "a"}]}).ids == ("a",)

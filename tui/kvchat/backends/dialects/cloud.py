@@ -116,7 +116,5 @@ def _with(model: Model, entry: Mapping[str, object]) -> Model:
 
 def _chats(name: str, entry: Mapping[str, object]) -> bool:
     """Whether a model answers in words: as the list says, or else as its name does."""
-    if (says := chats_in(entry)) is not None:
-        return says
-    able = figures_at(entry, "capabilities").get("completion_chat")
-    return able if isinstance(able, bool) else not _NOT_CHAT.search(name)
+    says = chats_in(entry)
+    return not _NOT_CHAT.search(name) if says is None else says

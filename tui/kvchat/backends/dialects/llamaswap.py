@@ -60,7 +60,7 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
 RUNNING_PATH = "/running"
-READY = "ready"
+READY, STARTING = "ready", "starting"
 TOLD_S = 1.0
 """Between two reports that a model is being loaded."""
 
@@ -85,7 +85,7 @@ class LlamaSwapBackend(HttpBackend):
     async def described(self) -> ServerInfo:
         running = await self._running()
         _, listing = await self.get_json(MODELS_PATH)
-        listed = Models(tuple(replace(model, loaded=_is_loaded(model, running)) for model in models_in(listing).all))
+        listed = Models(tuple(_with_state(model, running) for model in models_in(listing).all))
         chosen = next((model for model in listed.all if model.id == self._info.model), None) or listed.chosen
         info = replace(
             self._info,
@@ -263,9 +263,12 @@ def _is_ready(running: Mapping[str, Running], model: str) -> bool:
     return model in running and running[model].state == READY
 
 
-def _is_loaded(model: Model, running: Mapping[str, Running]) -> bool:
+def _with_state(model: Model, running: Mapping[str, Running]) -> Model:
     """An alias is not listed as running; the list of models knows of it."""
-    return _is_ready(running, model.id) if model.id in running else model.loaded is True
+    if model.id not in running:
+        return replace(model, loaded=model.loaded is True)
+    state = "loading" if running[model.id].state == STARTING else ""
+    return replace(model, loaded=_is_ready(running, model.id), state=state)
 
 
 def _unloads(running: Running | None) -> str:

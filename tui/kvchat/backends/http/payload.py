@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard
 
 from msgspec import Struct
 
+from kvchat.patterns import compiled_later
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import finite
 from kvchat.text.faults import Unread
@@ -232,6 +233,13 @@ class Model(Struct, frozen=True):
     """Whether it takes images; None where the server does not say."""
     vocabulary: int | None = None
     """How many tokens it knows; None where the server does not say."""
+    state: str = ""
+    """Where it is not in memory: `sleeping` (it wakes at once), `loading` or `failed` (it could not be loaded)."""
+
+    @property
+    def readiness(self) -> str:
+        """`loaded`, or its state."""
+        return _LOADED if self.loaded else self.state
 
 
 class Models(Struct, frozen=True):
@@ -245,17 +253,51 @@ class Models(Struct, frozen=True):
 
     @property
     def chosen(self) -> Model | None:
-        """The model to talk to when the user names none: one that is loaded, else the first that can chat."""
-        chatty_ones = [model for model in self.all if model.chats and "embed" not in model.id.lower()]
-        loaded = next((model for model in chatty_ones if model.loaded), None)
-        chatty = chatty_ones[0] if chatty_ones else None
-        return loaded or chatty or (self.all[0] if self.all else None)
+        """The model to talk to when the user names none: of those that seem to chat one that is loaded, else one that
+        wakes or is being loaded, else the first; one that failed to load only where there is no other."""
+        chatty = [model for model in self.all if model.chats]
+        named = [model for model in chatty if not _OTHER_TASK.search(model.id)]
+        return min(named or chatty or self.all, key=lambda model: _ORDER[model.readiness], default=None)
+
+
+_OTHER_TASK = compiled_later(
+    r"embed|rerank|whisper|parakeet|dall-?e|diffusion|gpt-image|qwen-image|"
+    r"(?:^|[^a-z])(?:tts|asr|stt|clip|siglip|bge|e5|gte|sdxl|sd-?(?:3|turbo)|flux|vae|kokoro|piper|bark|musicgen|bert|"
+    r"minilm|colbert|splade|reward|moderation|mmproj)(?:[^a-z]|$)",
+    re.IGNORECASE,
+)
+"""In the names of models that draw, hear, speak, rank or embed."""
+_LOADED, _SLEEPING, _LOADING, _FAILED = "loaded", "sleeping", "loading", "failed"
+_READINESS = {
+    _LOADED: ("loaded", "ready", "running", "online", "active"),
+    _SLEEPING: ("sleeping", "asleep"),
+    _LOADING: ("loading", "starting", "downloading"),
+    _FAILED: ("failed", "error", "broken", "crashed"),
+    "": ("unloaded", "not-loaded", "stopped", "offline", "inactive", "shutdown"),
+}
+_STATES = {word: readiness for readiness, words in _READINESS.items() for word in words}
+"""What llama.cpp's router, llama-swap, LM Studio and others call the state of a model, and what that means."""
+_ORDER = {_LOADED: 0, _SLEEPING: 1, _LOADING: 2, "": 3, _FAILED: 4}
 
 
 def models_in(listing: object) -> Models:
-    """The models in the answer of `/v1/models`. Raises PayloadError."""
-    entries = listing if isinstance(listing, list) else list_at(as_object(listing, "a list of models"), "data")
-    return Models(tuple(_model(entry) for entry in entries if is_object(entry) and text_at(entry, "id")))
+    """The models in the answer of `/v1/models`, each once. An entry that cannot be read costs no other one. Raises
+    PayloadError."""
+    entries = listing if isinstance(listing, list) else _entries_in(as_object(listing, "a list of models"))
+    found = (_model(entry if is_object(entry) else {"id": entry}) for entry in entries)
+    return unique(model for model in found if model.id)
+
+
+def unique(models: Iterable[Model]) -> Models:
+    """Each model once: a proxy lists one for each server that it has it on."""
+    found: dict[str, Model] = {}
+    for model in models:
+        found.setdefault(model.id, model)
+    return Models(tuple(found.values()))
+
+
+def _entries_in(listing: Mapping[str, object]) -> Sequence[object]:
+    return list_at(listing, "data") or list_at(listing, "models")
 
 
 def _model(entry: Mapping[str, object]) -> Model:
@@ -265,26 +307,58 @@ def _model(entry: Mapping[str, object]) -> Model:
         or count_at(entry, "context_length")
         or None
     )
-    status = entry.get("status")
-    loaded = status.get("value") == "loaded" if is_object(status) else None
-    owner = entry.get("owned_by")
     peer = name_at(figures_at(figures_at(entry, "meta"), "llamaswap"), "peerID")
+    readiness = readiness_in(entry)
     return Model(
-        whole_characters(text_at(entry, "id") or ""),
-        whole_characters(owner) if isinstance(owner, str) else "",
+        whole_characters(name_at(entry, "id") or name_at(entry, "name") or name_at(entry, "model")),
+        whole_characters(name_at(entry, "owned_by")),
         context,
-        loaded,
+        None if readiness is None else readiness == _LOADED,
         remote=whole_characters(f"the peer {peer} of llama-swap") if peer else "",
         chats=chats_in(entry) is not False,
         sees=sees_in(entry),
         vocabulary=count_at(figures_at(entry, "meta"), "n_vocab"),
+        state=readiness or "",
     )
 
 
+def readiness_in(entry: Mapping[str, object]) -> str | None:
+    """`loaded`, `sleeping`, `loading` or `failed`, as an entry of a list says; empty: none of these. None: it does not
+    say."""
+    status = entry.get("status", entry.get("state"))
+    if not is_object(status):
+        return _STATES.get(status.strip().lower()) if isinstance(status, str) else None
+    found = _STATES.get(name_at(status, "value").strip().lower(), "")
+    return _FAILED if not found and status.get("failed") is True else found
+
+
+_TASKS = ("type", "mode", "task", "model_type", "pipeline_tag")
+"""Fields of an entry that say what a model is for: of LM Studio, LiteLLM, Xinference, Together, Hugging Face."""
+_CHATTING = compiled_later(r"chat|llm|vlm|language|completion|responses|text-?(?:to-text|2text|generation)")
+_SILENT = compiled_later(r"embed|rank|image|audio|speech|transcri|draw|moderation|feature-extraction|similarity|video")
+"""In what such a field says of models that answer in words, and of those that do not."""
+
+
 def chats_in(entry: Mapping[str, object]) -> bool | None:
-    """Whether a model answers in words, as its entry in a list says (llama.cpp, OpenRouter). None: it does not say."""
-    outputs = figures_at(entry, "architecture").get("output_modalities")
-    return "text" in outputs if isinstance(outputs, list) and outputs else None
+    """Whether a model answers in words, as its entry in a list says: by its output modalities (llama.cpp, OpenRouter),
+    its abilities (Ollama, Mistral) or its task. None: it does not say."""
+    outputs = figures_at(entry, "architecture").get("output_modalities") or entry.get("output_modalities")
+    if isinstance(outputs, list) and outputs:
+        return "text" in outputs
+    abilities = entry.get("capabilities")
+    if isinstance(abilities, list) and abilities:
+        if "completion" in abilities or "chat" in abilities:
+            return True
+        if all(isinstance(one, str) and _SILENT.search(one.lower()) for one in abilities):
+            return False
+    if (says := flag_at(figures_at(entry, "capabilities"), "completion_chat")) is not None:
+        return says
+    for word in (name_at(entry, key).lower() for key in _TASKS):
+        if _CHATTING.search(word):
+            return True
+        if _SILENT.search(word):
+            return False
+    return None
 
 
 def sees_in(entry: Mapping[str, object]) -> bool | None:

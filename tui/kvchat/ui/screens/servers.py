@@ -50,6 +50,7 @@ PHASES = {
 }
 HUB, HUB_ABOUT = "From Hugging Face", "nothing is fetched before you have seen its size"
 LOADED = {True: "loaded", False: "not loaded", None: ""}
+STATES = {"sleeping": "sleeping", "loading": "being loaded", "failed": "failed to load"}
 
 
 class FoundModel(Protocol):
@@ -278,7 +279,7 @@ def _group(server: ServerChoice, current: str) -> Group:
     ]
     about = " · ".join(filter(None, [PHASES.get(server.phase, ""), *facts]))
     lines = [
-        _model_line(server, model.id, model.loaded, model.size, model.about, current)
+        _model_line(server, model.id, STATES.get(model.state) or LOADED[model.loaded], model.size, model.about, current)
         for model in server.listing
         if model.chats
     ]
@@ -293,10 +294,8 @@ def _group(server: ServerChoice, current: str) -> Group:
     return Group(words or "This machine", about, lines)
 
 
-def _model_line(
-    server: ServerChoice, name: str, loaded: bool | None, octets: int | None, about: str, current: str
-) -> Line:
-    facts = (one_line(about, 20), size(octets) if octets else "", LOADED[loaded])
+def _model_line(server: ServerChoice, name: str, state: str, octets: int | None, about: str, current: str) -> Line:
+    facts = (one_line(about, 20), size(octets) if octets else "", state)
     choice: ModelChoice = ("model", name) if server.current else ("server", server.name, name)
     return Line(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)
 
