@@ -363,3 +363,30 @@ async def test_an_answer_that_lost_a_part_is_printed_and_fails(run):
         done = await run("--base-url", server.url, "ask", "Go on?")
     assert (done.status, done.out) == (1, "First. Last.\n")
     assert "came damaged and is missing" in done.err
+
+
+async def test_a_model_that_loads_is_waited_for_with_a_word_and_a_limit(run):
+    async with ToyServer() as server:
+        server.on_chat(*[loading()] * 30)
+        done = await run("--base-url", server.url, "ask", "Hi", "--wait", "1.5")
+    assert (done.status, done.out) == (75, "")
+    assert done.err.count("is loading its model. Waiting for it; Ctrl+C gives up") == 1
+    assert done.err.rstrip().endswith("is still loading its model. Wait until that is done, then try again.")
+
+
+async def test_a_server_that_loads_its_model_from_the_start_is_waited_for_as_long(run):
+    async with ToyServer() as server:
+        server.on("/props", loading())
+        server.on("/v1/models", loading())
+        done = await run("--base-url", server.url, "ask", "Hi", "--wait", "1.5")
+        at_once = await run("--base-url", server.url, "ask", "Hi", "--wait", "0")
+    assert (done.status, at_once.status, server.posts) == (75, 75, 0)
+    assert "Waiting for it" in done.err and "Waiting for it" not in at_once.err
+
+
+async def test_a_busy_server_is_waited_for_with_a_word(run):
+    async with ToyServer() as server:
+        server.on_chat(reply(429, {"error": "slow"}, headers={"Retry-After": "1"}), tokens("Hello"))
+        done = await run("--base-url", server.url, "ask", "Hi")
+    assert (done.status, done.out) == (0, "Hello\n")
+    assert "takes no more requests now. Waiting for it" in done.err

@@ -1,8 +1,9 @@
 """What the dialects over HTTP share: how a chat request is sent once, watched, read and ended.
 
 Nothing that generates repeats by itself, except when nothing was sent (connection refused), the server said
-that it is still loading its model, or it refused a field by name that it can do without. Everything else ends with a
-sentence and waits for the user. What only asks is asked once more when its connection breaks.
+that it is still loading its model or when it takes requests again (`Retry-After`), or it refused a field by name that
+it can do without. Everything else ends with a sentence and waits for the user. What only asks is asked once more when
+its connection breaks.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ TAIL_S = 5.0
 """After `finish_reason`: how long the final figures are waited for."""
 GET_BODY_LIMIT = 4 * MIB
 REFUSED_DELAYS_S = (0.2, 0.4, 0.8)
+BUSY_S = 60.0
+"""How long, in all, a server is waited for that says when it takes requests again."""
 NO_HEADERS: Mapping[str, str] = {}
 
 LOCAL_EXTRAS = frozenset(
@@ -397,7 +400,7 @@ class HttpBackend:
             return Ended(State.ERROR, error=errors.unexpected(self.url, error))
 
     async def _chat(self, turn: ChatTurn, emit: Emit) -> Ended:
-        body, started = b"", self._clock.now()
+        body, started, busy = b"", self._clock.now(), 0.0
         loading, refused = loading_delays(), iter(REFUSED_DELAYS_S)
         while True:
             try:
@@ -421,6 +424,11 @@ class HttpBackend:
                     raise
                 await self._clock.sleep(delay)
             except BackendError as error:
+                if (pause := errors.pause_in(error)) is not None and busy + pause <= self._most_busy():
+                    busy += pause
+                    emit(Waiting("busy", self._clock.now() - started, True))
+                    await self._clock.sleep(pause)
+                    continue
                 if error.fault is not Fault.NO_PATH or self._endpoint.is_bare is not None:
                     raise
                 self._endpoint = replace(self._endpoint, is_bare=True)  # no list has shown where the interface is
@@ -504,13 +512,21 @@ class HttpBackend:
             has_key=self._endpoint.api_key is not None,
         )
 
+    def _most_busy(self) -> float:
+        limit = self._options.wait_seconds
+        return BUSY_S if limit is None else min(limit, BUSY_S)
+
     async def _until_loaded(
         self, emit: Emit, started: float, delays: Iterator[float], headers: Mapping[str, str]
     ) -> None:
-        """Wait until the server's health check says that the model is there. Raises BackendError if it dies."""
+        """Wait until the server's health check says that the model is there. Raises BackendError if it dies, or takes
+        longer than it may."""
         failures = 0
         for delay in delays:
-            emit(Waiting("loading", self._clock.now() - started, failures == 0))
+            seconds, limit = self._clock.now() - started, self._options.wait_seconds
+            if limit is not None and seconds >= limit:
+                raise errors.StillLoadingError(self.url)
+            emit(Waiting("loading", seconds, failures == 0))
             await self._clock.sleep(delay)
             try:
                 head = await self._probe(headers)

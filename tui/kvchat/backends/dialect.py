@@ -62,6 +62,8 @@ class ServerOptions(Struct, frozen=True):
     """Whether its models take images, where the user says so."""
     keep_alive: str = ""
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
+    wait_seconds: float | None = None
+    """How long a server is waited for that loads its model, or takes no requests now; None: without limit."""
 
     def __repr__(self) -> str:
         """Without the headers, which may hold a key."""
@@ -394,8 +396,9 @@ class Waiting(Struct, frozen=True):
     """Nothing has come for a while."""
 
     phase: str
-    """`queued` (no header yet), `loading` (503 while the model loads), `prefill` (headers, no token), `silent`
-    (the answer paused), `closing` (the previous request is being closed)."""
+    """`queued` (no header yet), `loading` (503 while the model loads), `busy` (the server said when it takes requests
+    again), `prefill` (headers, no token), `silent` (the answer paused), `closing` (the previous request is being
+    closed)."""
     seconds: float
     """Since the send."""
     server_alive: bool | None = None

@@ -194,12 +194,21 @@ def _of_provider(error: Mapping[str, object]) -> str:
 
 
 def is_loading(status: int, body: str) -> bool:
-    """Whether an answer says that the server is there and loads its model."""
+    """Whether an answer says that the server is there and loads its model: by its words. A type alone does not say so:
+    llama.cpp has one for a server without a free slot too, and a router for a model that failed to load."""
     found = error_of(body) if status == 503 else None
     if found is None:
         return False
     message, error = found
-    return error.get("type") in ("unavailable_error", "model_loading") or "loading model" in message.lower()
+    is_typed = error.get("type") == "model_loading"
+    return not _NOT_LOADING.search(message) and (is_typed or _IS_LOADING.search(message) is not None)
+
+
+_IS_LOADING = compiled_later(r"\bloading\b|being loaded|starting up|warming up|still starting", re.IGNORECASE)
+_NOT_LOADING = compiled_later(r"fail|error|could not|cannot|can't|unable|no slot|\bnot loading|abort", re.IGNORECASE)
+
+
+_EVENT = compiled_later(r"^data:[ \t]*(?!\[DONE\])(\S.*)$", re.MULTILINE)
 
 
 def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
@@ -207,6 +216,8 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
     try:
         value = parsed(body)
     except PayloadError:
+        if (part := _EVENT.search(body)) is not None:  # an event, as of a stream that could not begin
+            return error_of(part[1])
         text = body.strip()
         return (text, {}) if 0 < len(text) <= _PLAIN_LIMIT and not text.startswith("<") else None
     found = error_in(value)
@@ -224,6 +235,10 @@ def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendErr
     )
 
 
+BUSY = (Fault.TOO_MANY, Fault.UNAVAILABLE)
+"""What a server that says when to come again has not begun."""
+
+
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
     """An answer with an error status."""
     message, error = error_of(body) or ("", {})
@@ -236,8 +251,14 @@ def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_ke
         wrong = Fault.WRONG_KEY if has_key else Fault.NO_KEY
         return failure(Trouble.UNAUTHORIZED, wrong, status=status, url=url)
     trouble, fault = _kind(status, message, str(error.get("code")))
-    seconds = seconds_of(retry_after, datetime.now(UTC)) if fault is Fault.TOO_MANY else None
+    seconds = seconds_of(retry_after, datetime.now(UTC)) if fault in BUSY else None
     return failure(trouble, fault, status=status, url=url, said=quoted(message), seconds=seconds)
+
+
+def pause_in(error: BackendError) -> int | None:
+    """Whole seconds, at least one, after which the server that refused a request takes it; None: it does not say."""
+    seconds = error.arguments.get("seconds") if error.fault in BUSY else None
+    return max(1, seconds) if isinstance(seconds, int) else None
 
 
 def _kind(status: int, message: str, code: str) -> tuple[Trouble, Fault]:

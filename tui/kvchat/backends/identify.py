@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -43,8 +44,8 @@ async def connect(
 ) -> Backend:
     """The backend at `base_url`, identified. Raises BackendError with a sentence.
 
-    A server that still loads its model is waited for, without limit, if `on_loading` is given: it is called with
-    the seconds waited, before each wait. Otherwise that is an error too (`Trouble.LOADING`). `images`: gives those
+    A server that still loads its model is waited for, as long as `options` say, if `on_loading` is given: it is called
+    with the seconds waited, before each wait. Otherwise that is an error too (`Trouble.LOADING`). `images`: gives those
     that messages name.
     """
     clock = clock or Clock()
@@ -60,6 +61,7 @@ async def connect(
     if embedded:
         endpoint = replace(endpoint, name=BUILT_IN)
     started = clock.now()
+    limit = math.inf if options.wait_seconds is None else options.wait_seconds
     for delay in loading_delays():
         try:
             found: dict[str, Response] = {}
@@ -69,7 +71,7 @@ async def connect(
             await backend.identify()
             return backend
         except errors.StillLoadingError:
-            if on_loading is None:
+            if on_loading is None or clock.now() - started >= limit:
                 raise
             on_loading(clock.now() - started)
             await clock.sleep(delay)

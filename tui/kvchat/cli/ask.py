@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServerChanged, ServiceEvent
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
@@ -38,7 +38,7 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.cli import choosing_options
 from kvchat.cli.ask_consent import agree_to_programs, allow_calls, ask_about_calls, prepared
 from kvchat.cli.plain_output import Printer, width_of
-from kvchat.cli.session import CommandError, Session, UsageError, print_notices, tell_notice
+from kvchat.cli.session import CommandError, NotInTimeError, Session, UsageError, print_notices, tell_notice
 from kvchat.config.option import OptionKind, UnfitError, fitted, from_text, json_table
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
@@ -88,6 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object with the text and the figures instead"
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        default=WAIT_S,
+        help="how long a server is waited for that loads its model or takes no requests now (default: 600); then the "
+        "exit status is 75",
     )
     parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
     parser.add_argument(
@@ -149,6 +157,13 @@ def _several(text: str) -> int:
 
 def _max_tokens(text: str) -> object:
     return _option(f"max_tokens={text}")[1]
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait; give seconds")
+    return seconds
 
 
 def _temperature(text: str) -> object:
@@ -339,6 +354,12 @@ PROGRESS_S = 5.0
 SURE_S = 1.5
 """Seconds for which the beginning of an answer is kept from a pipe: it may prove to be a thought of which only the end
 is marked. Whoever sits at a terminal reads along. After a model's first such answer, no thought is printed."""
+LOADS = "The server is loading its model. Waiting for it; Ctrl+C gives up (--wait sets a limit)."
+IS_BUSY = "The server takes no more requests now. Waiting for it; Ctrl+C gives up (--wait sets a limit)."
+WAIT_S = 600.0
+"""How long a server is waited for that loads its model."""
+SILENT_LOADING_S = 1.0
+"""Seconds after which it is said that a model is being loaded."""
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
@@ -354,7 +375,8 @@ async def ask(
     if asked is not None:
         asked = replace(asked, text=filled(persona.first_message, asked.text), calls=not args.no_tools)
     service.events.subscribe(_tell_fallback)
-    service.servers.is_brief = True
+    service.servers.is_brief, service.servers.links.wait_seconds = True, args.wait
+    service.events.subscribe(_Waits(service))
     await allow_calls(service, args.allow)
     await agree_to_programs(service, args.tools or ())
     end_notices = service.events.subscribe(tell_notice) if args.tools else None
@@ -472,7 +494,8 @@ async def ask(
     if answer.state not in GOOD or not answer.text.strip() or is_damaged:
         is_of_a_name = answer.note is not None and answer.note.is_a(Fault.NO_SUCH_MODEL)
         said = note_sentence(answer.note) or "The answer did not complete."
-        raise (UsageError if is_of_a_name else CommandError)(said)
+        is_late = answer.note is not None and (answer.note.is_a(Fault.LOADING) or answer.note["seconds"] is not None)
+        raise (UsageError if is_of_a_name else NotInTimeError if is_late else CommandError)(said)
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
     if schema is not None:
@@ -516,6 +539,31 @@ async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
     if changed:
         print(f"kvchat: {changed_words(name, changed)}", file=sys.stderr)
     return conversation
+
+
+class _Waits:
+    """Says once what is waited for: that the server loads its model, or takes no requests now."""
+
+    def __init__(self, service: ChatService) -> None:
+        self._service = service
+        self._told: set[str] = set()
+
+    def __call__(self, event: ServiceEvent) -> None:
+        if isinstance(event, ServerChanged):
+            for link in self._service.servers.links:
+                if (link.connector.connection.loading_s or 0.0) >= SILENT_LOADING_S:
+                    self._tell(LOADS)
+        elif isinstance(event, AnswerProgressed) and (one := self._service.conversations.get(event.conversation)):
+            waiting = one.live.waiting if one.live is not None else None
+            if waiting is not None and waiting.phase == "loading" and waiting.seconds >= SILENT_LOADING_S:
+                self._tell(LOADS)
+            elif waiting is not None and waiting.phase == "busy":
+                self._tell(IS_BUSY)
+
+    def _tell(self, words: str) -> None:
+        if words not in self._told:
+            self._told.add(words)
+            _say(words)
 
 
 def _tell_fallback(event: ServiceEvent) -> None:

@@ -20,6 +20,7 @@ from kvchat import paths
 from kvchat.cli.plain_output import Printer, print_table
 from kvchat.commands.command import CommandError as CommandError
 from kvchat.commands.command import CommandResult, TextTable, fields
+from kvchat.commands.command import NotInTimeError as NotInTimeError
 from kvchat.commands.command import UsageError as UsageError
 from kvchat.commands.command import instant as instant
 from kvchat.commands.command import number as number
@@ -81,7 +82,8 @@ class Session(Struct, frozen=True):
             return await work(service)
         except (StoreError, ChatError, TransferError) as error:
             said = error.arguments.get("sentence") if isinstance(error, ChatError) else None
-            raise (UsageError if _is_of_a_name(said) else CommandError)(str(error)) from None
+            kind = UsageError if _is_of_a_name(said) else NotInTimeError if _is_loading(said) else CommandError
+            raise kind(str(error)) from None
         finally:
             if service is not None:
                 service.events.subscribe(tell_notice)  # what cannot be written at the end
@@ -195,6 +197,13 @@ def _is_of_a_name(error: object) -> bool:
     is_told = error.trouble is Trouble.BAD_ADDRESS and error.fault is Fault.TOLD
     names = (Fault.NO_PROFILE, Fault.NO_SUCH_MODEL, Fault.CERTIFICATE_FILE)
     return is_told or error.fault in names or error.fault.name.startswith("URL_")
+
+
+def _is_loading(error: object) -> bool:
+    """Whether a server still loads its model, after as long as it was waited for."""
+    from kvchat.backends.dialect import BackendError, Trouble
+
+    return isinstance(error, BackendError) and error.trouble is Trouble.LOADING
 
 
 def _as_json(value: Any) -> object:

@@ -26,6 +26,12 @@ class UsageError(CommandError):
     status = 2
 
 
+class NotInTimeError(CommandError):
+    """What was waited for did not come in time: it may later (EX_TEMPFAIL of sysexits.h)."""
+
+    status = 75
+
+
 class SlashParser(argparse.ArgumentParser):
     """Reads what is typed behind a slash command. Raises UsageError, also where help is asked for."""
 

@@ -96,7 +96,7 @@ class Fault(StrEnum):
         f"The {{server}} finds the request too large{_STATUS} Start a new conversation, or raise the limit of the "
         "proxy before it (nginx: client_max_body_size)."
     )
-    UNAVAILABLE = f"The {{server}} is not available now{_STATUS} Try again later."
+    UNAVAILABLE = f"The {{server}} is not available now{_STATUS} Try again {{when}}."
     BEHIND_PROXY = (
         f"The {{server}} is a proxy that got no answer from the model server behind it{_STATUS} Start or restart that "
         "one, then try again."

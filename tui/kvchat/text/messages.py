@@ -62,6 +62,7 @@ def no_images(model: str, sees: bool | None, *, earlier: bool) -> str:
 WAITING = {
     "queued": "waiting for the server",
     "loading": "the model is loading",
+    "busy": "the server takes no requests now, sends again soon",
     "prefill": "prefilling, no word of how far",
     "silent": "the answer pauses",
     "closing": "the request before is being closed",

@@ -58,6 +58,8 @@ class Connection(Struct, frozen=True):
     """The end of the embedded engine's log, when it failed."""
     is_awaited: bool = False
     """Whether the server is off, and is looked for until it is back."""
+    loading_s: float | None = None
+    """How long a server that loads its model was waited for; None: it does not."""
     refuses: bool = False
     """Whether nothing listens at its address any more: its process has ended."""
 
@@ -80,11 +82,12 @@ class Connector:
         engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
         images: Callable[[str], bytes | None] = lambda _: None,
         names_model: Callable[[], bool] = lambda: False,
+        wait_seconds: Callable[[], float | None] = lambda: None,
     ) -> None:
         """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
         profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
         which ends it elsewhere. `images`: gives the images that messages name. `names_model`: whether the settings, or
-        a conversation, name a model for it."""
+        a conversation, name a model for it. `wait_seconds`: how long a server that loads its model is waited for."""
         self._settings = settings
         self.server = server or settings.server
         self.profile = next(
@@ -97,6 +100,7 @@ class Connector:
         self._engine_turn = engine_turn
         self._images = images
         self._names_model = names_model
+        self._wait_seconds = wait_seconds
         self._leaving: asyncio.Task[None] | None = None
         self.home = ""
         """The address of the server that was found: it stays the one that is talked to until it is left."""
@@ -350,7 +354,9 @@ class Connector:
         self._say(Connection("connecting", Reaching.CONNECTING.format(url=base_url)))
         return await self._reached(
             base_url,
-            lambda seconds: self._say(Connection("connecting", Reaching.LOADING.format(url=base_url, seconds=seconds))),
+            lambda seconds: self._say(
+                Connection("connecting", Reaching.LOADING.format(url=base_url, seconds=seconds), loading_s=seconds)
+            ),
         )
 
     async def _reached(self, base_url: str, on_loading: Callable[[float], None] | None = None) -> Backend:
@@ -363,7 +369,7 @@ class Connector:
             ca_file=server.ca_file or None,
             proxy=server.proxy or None,
             allow_plain_http_key=server.allow_plain_http_key,
-            options=replace(server_options(server), names_model=self._names_model()),
+            options=replace(server_options(server), names_model=self._names_model(), wait_seconds=self._wait_seconds()),
             on_loading=on_loading,
             images=self._images,
         )

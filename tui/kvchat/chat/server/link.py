@@ -108,6 +108,8 @@ class Links:
         self._ground = ground
         self._changed = changed
         self._names_model = names_model
+        self.wait_seconds: float | None = None
+        """How long a server is waited for that loads its model, or is busy; None: without limit."""
         self.folder = snapshots if ground.settings.engine.snapshots else None
         self.snapshots = Snapshots(self.folder)
         """The saved states of the built-in engine, which one link at a time runs."""
@@ -199,6 +201,7 @@ class Links:
             engine_turn=lambda: self._engine_turn(links[0]),
             images=self._image,
             names_model=lambda: self._names_model(links[0]),
+            wait_seconds=lambda: self.wait_seconds,
         )
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes, self._seats))
