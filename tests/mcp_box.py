@@ -2,7 +2,7 @@
 
 Modes: `noise` writes what is no message; `alone` knows no `initialize`; `shuffled`, `more` and `without` list other
 tools; `dies` ends at a call; `child` starts one that goes on; `asks` asks the client before it answers; `zero` gives
-every answer the id 0; `works` takes two seconds for a call, and tells how far it is. A call of `say` with `wait` has no
+every answer the id 0; `slow` takes two seconds to start; `works` takes two seconds for a call, and tells how far it is. A call of `say` with `wait` has no
 answer, one with `late` has it before the next one's, one with `huge` has 9 MB.
 """
 
@@ -30,6 +30,7 @@ ODD: list[object] = ["text", {"name": "no table", "inputSchema": []}, {"name": "
 
 
 def main(modes: list[str], count: int = 0) -> None:
+    time.sleep(2 * ("slow" in modes))
     for line in sys.stdin:
         message = json.loads(line)
         if "id" not in message or "method" not in message:

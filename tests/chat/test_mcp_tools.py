@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from kvchat.chat.tools import mcp_servers
 from kvchat.chat.tools.tool import ToolError
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import guarded
-from toyserver import ToyServer, calls, reply, tokens
+from toyserver import ToyServer, Visit, calls, reply, tokens
 
 pytestmark = pytest.mark.process
 BOX = str(Path(__file__).parent.parent / "mcp_box.py")
@@ -162,6 +165,35 @@ async def test_what_the_server_says_of_a_call_goes_back_word_for_word(
     told = await asks(service, server, calls(arguments, name="box__say"), answer, id=conversation.id)
     result = told.path()[-2].message
     assert words in "".join([told.path()[-2].text, *(block.text for block in result.blocks)])
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked for in /proc")
+async def test_a_program_starts_as_the_question_goes_out_in_its_own_time(begun, server, file: File) -> None:
+    here = f"starts-{os.getpid()}"
+    file.has("slow", here, timeout=1)
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box__say"], reuse=False)
+    await service.mcp.aclose()
+    assert not runs(here)
+
+    async def once_it_runs(visit: Visit) -> None:
+        while not runs(here):  # noqa: ASYNC110  (processes tell of no change)
+            await asyncio.sleep(0.02)
+        await calls(SAY, name="box__say")(visit)
+
+    told = await asks(service, server, once_it_runs, tokens("So.", prompt=60), id=conversation.id)
+    assert told.path()[-2].message.blocks[0].text.startswith("lamp 1")
+    await service.mcp.aclose()
+    assert not runs(here)
+
+
+def runs(words: str) -> bool:
+    """Whether a process has this word in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if words.encode() in path.read_bytes():
+                return True
+    return False
 
 
 async def test_progress_is_shown_and_has_the_call_waited_for(begun, server: ToyServer, file: File) -> None:

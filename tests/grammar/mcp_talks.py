@@ -446,7 +446,7 @@ class Talking:
     def _put(self, message: Json) -> None:
         self._written.put_nowait(json.dumps(message).encode() + self._talk.line_end.removesuffix(b"\n"))
 
-    async def end(self) -> None:
+    async def end(self, **_: object) -> None:
         for task in self._tasks:
             task.cancel()
 

@@ -71,6 +71,10 @@ class McpClient:
         self._beginnings = 0
         self._beginning = asyncio.Lock()
 
+    async def begin(self) -> None:
+        """Begin the connection, unless it is there. Raises McpError."""
+        await self._spoken()
+
     async def tools(self) -> list[Any]:
         """All tools, as they are listed. Raises McpError."""
         found: list[Any] = []
@@ -105,11 +109,7 @@ class McpClient:
     ) -> Any:
         lost: ConnectionLostError | None = None
         for _ in range(2):
-            async with self._beginning:
-                if self._form is None:
-                    self._form = self._usual = await self._begun()
-                    self._beginnings += 1
-                form, begun = self._form, self._beginnings
+            form, begun = await self._spoken()
             try:
                 return await self._raw(method, params, form, progressed)
             except ConnectionLostError as error:
@@ -117,6 +117,14 @@ class McpClient:
                 if begun == self._beginnings:  # else it began again meanwhile
                     self._form = None
         raise McpRefusedError(str(lost))
+
+    async def _spoken(self) -> tuple[Form, int]:
+        """The form of the connection, which begins where it is not there, and how often one began. Raises McpError."""
+        async with self._beginning:
+            if self._form is None:
+                self._form = self._usual = await self._begun()
+                self._beginnings += 1
+            return self._form, self._beginnings
 
     async def _begun(self) -> Form:
         """The form that the server speaks. Raises McpError."""

@@ -137,18 +137,21 @@ class Program:
         said = one_line(lines[-1], 300) if lines else ""
         return f"The program has ended{f': {said}' if said else '.'}"
 
-    async def end(self) -> None:
-        """End its input, then the program with all that it started."""
+    async def end(self, *, at_once: bool = False) -> None:
+        """End its input, then the program with all that it started. `at_once`: it was told nothing that it might have
+        to finish."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await self._end_group()
+            await self._end_group(
+                *((signal.SIGTERM, signal.SIGKILL) if at_once else (0, signal.SIGTERM, signal.SIGKILL))
+            )
         finally:
             self._listening.cancel()
             self._keeper.release()
 
-    async def _end_group(self) -> None:
-        for number in (0, signal.SIGTERM, signal.SIGKILL):
+    async def _end_group(self, *numbers: int) -> None:
+        for number in numbers:
             try:
                 async with asyncio.timeout(ENDS_S):
                     os.killpg(self._process.pid, number)

@@ -101,7 +101,7 @@ class StdioTransport:
         finally:
             if self._talk is talk:
                 self._talk = None
-            await unskippable(talk.program.end())
+            await unskippable(talk.program.end(at_once=not talk.has_answered))
             self._last_words = talk.program.last_words
             talk.fail(talk.open.values(), self._last_words)
 
@@ -114,6 +114,7 @@ class _Talk:
         self.open: dict[int, _OpenRequest] = {}
         """Requests by their ids."""
         self.reading: asyncio.Task[None] | None = None
+        self.has_answered = False
         self.is_unnumbered = False
         """Whether it gave an answer without the id of a request."""
 
@@ -131,6 +132,7 @@ class _Talk:
                     opened.hears(message)
 
     def _answered(self, message: Message) -> None:
+        self.has_answered = True
         id = meant_id(message.get("id"))
         opened = self.open.get(id) if id is not None else None
         if opened is None and len(self.open) == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ class McpServers:
         self._lists: dict[str, tuple[ListedTool, ...]] = {}
         self._left_out: dict[str, str] = {}
         """By servers: what they list and kvchat does not offer, in words."""
+        self._starting: set[asyncio.Task[None]] = set()
         self._agreed: set[str] = set()
         """Digests of this run."""
 
@@ -207,6 +209,31 @@ class McpServers:
 
     # -- calls
 
+    def start_programs(self, tools: Sequence[str]) -> None:
+        """Start the programs behind these tools that the user agreed to, so that they are there when the model calls
+        one: many take ten seconds."""
+
+        async def start(client: McpClient) -> None:
+            with suppress(McpError):  # the call says it
+                await self._begin(client)
+
+        with suppress(ChatError):
+            for group, server in self.configured().items():
+                wanted = server.command and any(name.startswith(f"{group}__") for name in tools)
+                if wanted and not server.fault and self.may_start(server):
+                    task = asyncio.create_task(start(self._client(group, server)))
+                    self._starting.add(task)
+                    task.add_done_callback(self._starting.discard)
+
+    @staticmethod
+    async def _begin(client: McpClient) -> None:
+        """Begin a connection; that is no part of the time that a call may take. Raises McpError."""
+        try:
+            async with asyncio.timeout(STARTS_S):
+                await client.begin()
+        except TimeoutError:
+            raise McpError(f"It did not start within {STARTS_S:.0f} seconds.") from None
+
     def tool(self, name: str) -> McpTool | None:
         """What carries out the calls of a tool; None: it is gone."""
         for group, server in self.known().items():
@@ -218,6 +245,8 @@ class McpServers:
     async def call(self, conversation: OpenConversation, tool: McpTool, given: Mapping[str, Any]) -> Any:
         """The result of a call, as JSON has it. What the server tells of its progress is shown, and has it waited for
         anew. Raises McpError; TimeoutError after `seconds` without."""
+        client = self._client(tool.group, tool.server)
+        await self._begin(client)
         loop, seconds = asyncio.get_running_loop(), self.seconds(tool.server)
         ends = loop.time() + max(LONGEST_CALL_S, seconds)
         async with asyncio.timeout(seconds) as limit:
@@ -226,7 +255,7 @@ class McpServers:
                 limit.reschedule(min(ends, loop.time() + seconds))
                 self._show(conversation, progress.sentence)
 
-            return await self._client(tool.group, tool.server).call(tool.listed.own_name, given, progressed)
+            return await client.call(tool.listed.own_name, given, progressed)
 
     def seconds(self, server: McpServer) -> float:
         """How long a call of a server may take without a sign of progress."""
@@ -241,6 +270,8 @@ class McpServers:
 
     async def aclose(self) -> None:
         """End the programs and the sessions."""
+        for task in self._starting:
+            task.cancel()
         await asyncio.gather(*(client.aclose() for _, client in self._clients.values()), return_exceptions=True)
         self._clients.clear()
 

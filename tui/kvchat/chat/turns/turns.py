@@ -49,6 +49,7 @@ from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id, tools_of
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tools import tool_names
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import read_before
 from kvchat.store import StoreError
@@ -377,6 +378,9 @@ class Turns:
         self._core.conversations.list_changed()
         task.path = conversation.tree.path(task.cut.id if task.cut is not None else answer.parent)
         task.most_steps = MOST_STEPS if tools_of(task.path) and task.calls and not task.wanted else 0
+        callable_tools = tool_names(tools_of(task.path)) if task.most_steps else ()
+        if any("__" in name for name in callable_tools):  # a server's name stands before it
+            self._core.mcp.start_programs(callable_tools)
         self._start(task, answers)
         conversation.live = task.live
         conversation.alternatives = tuple(answer_run.live for answer_run in task.runs) if task.wanted else ()
