@@ -102,6 +102,13 @@ REFUSALS: tuple[tuple[int, Json], ...] = (
     (502, WORDS.encode()),
     (200, {"error": WORDS}),
 )
+CUTS = (
+    b"",
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n: working\n\n",
+    b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: {"jsonrpc": "2.0", "id"',
+)
+"""How an answer ends before it is whole."""
 ERRORS: tuple[Json, ...] = (
     {"code": -32602, "message": WORDS},
     {"message": WORDS},
@@ -223,7 +230,8 @@ class Call:
     def __init__(self, rng: random.Random, word: str, at_address: bool) -> None:
         self.word = word
         self.text = f"Three rakes, {word}."
-        self.kind = rng.choices(["result", "error", "refusal"], [8, 2, 1 if at_address else 0])[0]
+        self.kind = rng.choices(["result", "error", "refusal", "cut"], [16, 4, *([2, 1] if at_address else [0, 0])])[0]
+        """`cut`: it is carried out, and then the connection ends."""
         self.result = rng.choice(RESULTS)
         self.error = rng.choice(ERRORS)
         self.status = rng.choice([200, 200, 200, 400, 500]) if at_address else 200
@@ -243,6 +251,9 @@ class Call:
             if self.result in ("two", "structured beside") and not re.search("And a hoe|1 result", text):
                 return f"result ({self.result}) without its other part: {text[:120]!r}"
             return "" if (self.result == "failed") == text.startswith("The call failed") else f"failed: {text[:80]!r}"
+        if self.kind == "cut":
+            is_sentence = text is None and sentence.endswith(".") and "\n" not in sentence
+            return "" if is_sentence else f"cut: {(text or sentence)[:120]!r}"
         said = self.error if self.kind == "error" else self.refusal
         if text is not None or WORDS not in sentence or "\n" in sentence or len(sentence) > 600:
             return f"{self.kind} ({said}): {(text or sentence)[:160]!r}"
@@ -538,6 +549,10 @@ class _Visit:
         if message["method"] == "tools/call" and (call := talk.call_of(message)).kind == "refusal":
             status, value = call.refusal
             self._whole(status, value if isinstance(value, bytes) else json.dumps(value).encode())
+            return
+        if message["method"] == "tools/call" and (call := talk.call_of(message)).kind == "cut":
+            talk.carried_out[call.word] += 1
+            self._writer.write(talk.rng.choice(CUTS))
             return
         status = talk.call_of(message).status if message["method"] == "tools/call" else 200
         await self._say(message, 200 if talk.framing.startswith("sse") else status, more)

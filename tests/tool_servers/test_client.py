@@ -20,7 +20,7 @@ from kvchat.mcp.client import Form, McpClient
 from kvchat.mcp.configured import McpError, McpServer
 from kvchat.mcp.stdio import StdioTransport
 from kvchat.mcp.streamable_http import StreamableHttpTransport
-from toyserver import Answer, ToyServer, Visit, reply
+from toyserver import Answer, ToyServer, Visit, drop, reply
 from tries import tries
 
 RECONNECTS = tries("mcp_reconnects", 12)
@@ -436,11 +436,24 @@ async def test_an_address_for_which_each_request_stands_for_itself() -> None:
         assert [visit.method for visit in server.visits] == ["POST", "POST"]
 
 
+async def test_an_address_at_which_nothing_listens_is_said() -> None:
+    async with ToyServer() as server:
+        url = f"{server.url}/mcp"
+    with pytest.raises(
+        McpError, match=r"No server answers at .*/mcp \(connection refused\)\. Start it, or check its url"
+    ):
+        await McpClient(StreamableHttpTransport(McpServer("x", url=url))).tools()
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         (reply(200, b"<html>"), "does not answer as an MCP server does"),
         (reply(401, b""), "answers with the status 401"),
+        (reply(401, {"error": "Set SHED_KEY first"}), "answers with the status 401: Set SHED_KEY first"),
+        (reply(307), "answers with the status 307"),
+        (reply(307, headers={"Location": "/mcp"}), "leads in a circle"),
+        (drop(), "closed the connection before its answer was whole"),
         (
             reply(302, headers={"Location": "https://elsewhere.example/"}),
             r"leads to https://elsewhere\.example/: if you trust that address, write it as the url",
@@ -453,4 +466,4 @@ async def test_an_address_that_is_none_says_so(answer: Answer, words: str) -> No
         server.on_chat(answer)
         with pytest.raises(McpError, match=words) as raised:
             await McpClient(StreamableHttpTransport(McpServer("x", url=f"{server.url}/mcp"))).tools()
-        assert "\x1b" not in str(raised.value) and len(server.visits) <= 2
+        assert "\x1b" not in str(raised.value) and len(server.visits) <= 3

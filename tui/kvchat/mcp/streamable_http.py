@@ -11,7 +11,8 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from msgspec import Struct
 
-from kvchat.backends.dialect import BackendError, ServerOptions
+from kvchat.backends.dialect import BackendError, ServerOptions, Trouble
+from kvchat.backends.errors import NotConnectedError
 from kvchat.backends.http.endpoint import open_endpoint
 from kvchat.backends.http.stream import EVENT_STREAM, Event, Piece, SseParser, Stray, StreamTooLargeError
 from kvchat.backends.http.transport import Exchange, ResponseHead
@@ -90,7 +91,7 @@ class StreamableHttpTransport:
         try:
             answer = await self._answer(message, headers, hears)
         except BackendError as error:
-            raise McpError(error.sentence) from None
+            raise McpError(self._sentence(error)) from None
         finally:
             self._open.discard(message["id"])
         if form is Form.INITIALIZED and not begins and _is_lost(answer, session):
@@ -104,6 +105,16 @@ class StreamableHttpTransport:
             self._session = answer.head.headers.get(SESSION, "")
             self._version = str((result.get("protocolVersion") if isinstance(result, dict) else "") or INITIALIZE)
         return answer.message
+
+    def _sentence(self, error: BackendError) -> str:
+        """A failure in words that fit a server of tools."""
+        if isinstance(error, NotConnectedError):
+            return (
+                f"No server answers at {self._server.shown} ({error.arguments['reason']}). Start it, or check its url."
+            )
+        if error.trouble is Trouble.CUT:
+            return f"{self._server.shown} closed the connection before its answer was whole."
+        return error.sentence
 
     def _refused(self, answer: _Answer) -> str:
         """A refusal as a sentence."""
@@ -121,7 +132,7 @@ class StreamableHttpTransport:
             async with await self._exchange("POST", message, {}) as exchange:
                 await exchange.head()
         except BackendError as error:
-            raise McpError(error.sentence) from None
+            raise McpError(self._sentence(error)) from None
 
     async def aclose(self) -> None:
         """Give up the session, where there is one."""
@@ -150,8 +161,10 @@ class StreamableHttpTransport:
 
     def _moved(self, head: ResponseHead) -> str:
         """The path that a redirection leads to. Raises McpError where it is not followed."""
+        if not (location := head.headers.get("location", "")):
+            raise McpRefusedError(f"{self._server.shown} answers with the status {head.status}.")
         try:
-            target = urljoin(self._base + self._path, head.headers.get("location", ""))
+            target = urljoin(self._base + self._path, location)
             parts = urlsplit(target)
             is_near = (parts.scheme, parts.netloc) == tuple(self._base.split("://", 1))
         except ValueError:
@@ -159,7 +172,7 @@ class StreamableHttpTransport:
         if is_near and head.status in (307, 308):
             return _path(parts)
         raise McpError(
-            f"{self._server.shown} leads to {one_line(target, 300) or 'nowhere'}: if you trust that address, write it "
+            f"{self._server.shown} leads to {one_line(target or location, 300)}: if you trust that address, write it "
             "as the url of this server into your mcp.json."
         )
 
@@ -173,7 +186,10 @@ class StreamableHttpTransport:
                     if (found := self._taken(events.feed(chunk), id, hears)) is not None:
                         return _Answer(head, found)
                     chunk = await exchange.chunk()
-                return _Answer(head, self._taken(events.feed(b"\n\n"), id, hears))  # the last one may lack its end
+                found = self._taken(events.feed(b"\n\n"), id, hears)  # the last one may lack its end
+                if found is None and head.is_good:
+                    raise McpRefusedError(f"{self._server.shown} ended its stream without an answer.")
+                return _Answer(head, found)
             body = chunk or b""
             if chunk is not None:
                 body += await exchange.body(LARGEST + 1 - len(body))
