@@ -36,6 +36,17 @@ async def test_what_is_said_while_it_is_off_in_a_conversation_is_passed_over(tmp
         assert waits(service, id) == ["I keep bees.", "Yes.", "I keep wasps.", "Yes."]
 
 
+async def test_a_conversation_of_which_nothing_is_ever_read_says_so(tmp_path):
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, rest_seconds=600) as service:
+        server.on_chat(tokens("Yes."))
+        id = (await service.new_conversations.create("Be brief.")).id
+        await service.extraction.set_memory(id, False)
+        await said(service, id, "I have a secret.")
+        await service.extraction.set_memory(id, True)
+        with pytest.raises(ChatError, match="not read for memories: it was asked with kvchat ask, or while memory"):
+            await service.extraction.request(id)
+
+
 async def test_what_was_said_while_it_was_off_in_the_settings_is_passed_over(tmp_path):
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))

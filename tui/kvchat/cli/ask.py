@@ -665,6 +665,7 @@ async def _answer_until(
     wanted: AlternativesRequest | None,
     stop: asyncio.Future[int],
 ) -> tuple[int | None, str]:
+    is_apart = await service.memory.is_passed_over(conversation.path())
     if question is None:
         await service.turns.go_on(conversation.id, conversation.path()[-1].id, parameters)
     else:
@@ -695,7 +696,8 @@ async def _answer_until(
         path = conversation.path()
         said += [node.id for node in path[[node.id for node in path].index(answer) :]]
         answer = said[-1]
-    await service.memory.pass_over(conversation.id, said)  # kvchat notes what is said in the app
+    if is_apart:  # what is read for memories is said in the app, or goes on there
+        await service.memory.pass_over(conversation.id, said)
     return stop.result() if stop.done() else None, answer
 
 

@@ -26,3 +26,14 @@ def pass_over(database: Database, conversation: str, nodes: Sequence[str]) -> No
             "INSERT OR IGNORE INTO covered SELECT id, '', coalesce(conversation, ?), ? FROM node WHERE id = ?",
             [(conversation, mark(role, float(created), text), id) for id, role, created, text in rows],
         )
+
+
+def is_passed_over(database: Database, nodes: Sequence[str]) -> bool:
+    """Whether extraction passes over every question among these messages; so it is where there is none. Raises
+    StoreError."""
+    read = database.row(
+        "SELECT 1 FROM node LEFT JOIN covered ON covered.node = node.id"
+        " WHERE node.id IN (SELECT value FROM json_each(?)) AND role = 'user' AND cell IS NOT '' LIMIT 1",
+        (to_json(list(nodes)),),
+    )
+    return read is None

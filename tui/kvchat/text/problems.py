@@ -284,7 +284,11 @@ class ChatProblem(StrEnum):
     )
     # memory and documents
     MEMORY_OFF = "Memory is off for this conversation. Switch it on first: /memory on."
-    NOTHING_NEW = "There is nothing new in this conversation: all of it was read for memories already."
+    NOTHING_NEW = "There is nothing new in this conversation: what is read for memories was read already."
+    NEVER_READ = (
+        "This conversation is not read for memories: it was asked with kvchat ask, or while memory was off. Write in "
+        "it here, and what is new is read."
+    )
     NO_MEMORY = "There is no memory in an incognito run."
     NO_DOCUMENTS = "There are no documents in an incognito run."
     NOT_INDEXED = "It could not be indexed ({error})."

@@ -161,9 +161,10 @@ class Extraction(ConversationObserver):
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self._memory.is_on(id):
             raise ChatError(ChatProblem.MEMORY_OFF)
-        _, pending = await self._waiting(self._core.conversations.load(id))
+        path, pending = await self._waiting(self._core.conversations.load(id))
         if not pending:
-            raise ChatError(ChatProblem.NOTHING_NEW)
+            never = len(path) > 1 and await self._memory.is_passed_over(path)
+            raise ChatError(ChatProblem.NEVER_READ if never else ChatProblem.NOTHING_NEW)
         await self._jobs.queued(lambda: self._core.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
         self._jobs.look_again()
         self._jobs.changed()

@@ -23,7 +23,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
-from kvchat.store.covering import pass_over
+from kvchat.store.covering import is_passed_over, pass_over
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
@@ -166,6 +166,12 @@ class MemoryService:
         """These messages of a conversation are never gone through."""
         if nodes and self.has_memory:
             await self._core.writer.write(lambda: pass_over(self._core.store.database, id, nodes))
+
+    async def is_passed_over(self, path: Sequence[Node]) -> bool:
+        """Whether no question of a branch is ever gone through: all was asked with `kvchat ask`, or while memory was
+        off."""
+        nodes = [node.id for node in path]
+        return await self._core.writer.call(lambda: is_passed_over(self._core.store.database, nodes))
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
