@@ -21,7 +21,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.config import ServerSettings, Settings
+from kvchat.config import ServerSettings, Settings, changed
 from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, chained, new_id, node, system_message
@@ -59,8 +59,8 @@ async def say(service: ChatService, id: str, text: str) -> None:
 
 
 @asynccontextmanager
-async def other_store(folder: Path) -> AsyncIterator[ChatService]:
-    service = ChatService(Store.open(folder), Settings())
+async def other_store(folder: Path, settings: Settings | None = None) -> AsyncIterator[ChatService]:
+    service = ChatService(Store.open(folder), settings or Settings())
     try:
         yield service
     finally:
@@ -321,6 +321,10 @@ async def test_an_export_comes_back_byte_for_byte_forks_and_drafts_included(
                 assert {node.id: node.digest for node in other.store.tree(id)} == {
                     node.id: node.digest for node in service.store.tree(id)
                 }
+            own_server = changed(Settings(), "server.base_url", server.url + "/")
+            async with other_store(tmp_path / f"again {number}", own_server) as again:
+                await again.imports.run([path])
+                assert [again.store.conversation(id) for id in ids] == [service.store.conversation(id) for id in ids]
             back, sent = "".join(other.exports.text(order, "json")), path.read_text()
             assert re.sub(NAMES, "", back) == re.sub(NAMES, "", sent)
             assert (await other.imports.run([path])).unchanged == 2

@@ -8,6 +8,7 @@ import threading
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,6 +150,20 @@ async def test_a_kvchat_that_stays_open_does_not_empty_it_on_its_own_word(make, 
         clock.now = begun + timedelta(days=day)
         await service.housekeeping()
     assert service.store.known(id) is not None
+
+
+async def test_a_kvchat_that_stays_open_counts_the_days(make, clock, monkeypatch):
+    id, begun = await trashed(make, clock), clock.now
+    passed = SimpleNamespace(monotonic=lambda: (clock.now - begun).total_seconds())
+    for day in (1, 2):
+        clock.now = begun + timedelta(days=day)
+        service = make("http://127.0.0.1:9")
+        monkeypatch.setattr("kvchat.chat.service.time", passed)
+        await service.housekeeping()
+    for day, is_there in ((30, True), (32, False)):
+        clock.now = begun + timedelta(days=day)
+        await service.housekeeping()
+        assert (service.store.known(id) is not None) is is_there
 
 
 async def test_the_backup_comes_before_the_trash_is_emptied(make, clock):

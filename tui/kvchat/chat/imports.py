@@ -22,6 +22,8 @@ from msgspec.structs import replace
 from kvchat.cache.causes.cause import said
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
+from kvchat.chat.server.link import normal
+from kvchat.config import Settings
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.prompt.images import images_in, sha256_of
@@ -80,7 +82,9 @@ class Imports:
         batch = ImportBatch(new_id()[:8], self._core.timestamp())
         instructions = self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
         files = FilesApart(paths)
-        arrivals = _Arrivals(self._core.store, files, report, instructions, memory, batch.at)
+        arrivals = _Arrivals(
+            self._core.store, files, report, instructions, memory, batch.at, _set_up(self._core.settings)
+        )
         parts, number = arrivals.parts(), 0
 
         def look() -> bool:
@@ -175,11 +179,24 @@ class _Same(Struct, frozen=True):
 _Outcome: TypeAlias = _New | _Same | Missed
 
 
+def _set_up(settings: Settings) -> frozenset[str]:
+    """The servers that the settings name, by their profiles and addresses."""
+    addresses = (server.base_url for server in (settings.server, *settings.profiles.values()))
+    return frozenset((*settings.profiles, *map(normal, filter(None, addresses))))
+
+
 class _Arrivals:
     """What of the files is to be stored. Gone through on a thread."""
 
     def __init__(
-        self, store: Store, files: FilesApart, report: ImportReport, instructions: str, memory: bool, now: float
+        self,
+        store: Store,
+        files: FilesApart,
+        report: ImportReport,
+        instructions: str,
+        memory: bool,
+        now: float,
+        servers: frozenset[str],
     ) -> None:
         self._store = store
         self._files = files
@@ -187,6 +204,7 @@ class _Arrivals:
         self._instructions = instructions
         self._memory = memory
         self._now = now
+        self._servers = servers
         self._collections = {one.name for one in store.collections.all()}
         self._undone = {batch.undone for batch in store.imports.all() if batch.undone is not None}
         self._readers: Readers | None = None
@@ -291,18 +309,20 @@ class _Arrivals:
         return _New(Arrival(record, new, before, shared, marks, source.draft, carried), +losses)
 
     def _own(self, record: Conversation) -> Conversation:
-        """A conversation as it begins here. A file names no destination: it goes to the server in use, and searches
-        those of its collections that the user has. No field of a request comes along that could lead elsewhere, as a
-        provider's or a model's name, and no time from the future, which would make it the latest for good."""
+        """A conversation as it begins here. A file names no destination: it goes to the server in use, unless it was
+        answered by one that the settings name, with the model there; and it searches those of its collections that the
+        user has. No field of a request comes along that could lead elsewhere, as a provider's or models' names, and no
+        time from the future, which would make it the latest for good."""
         collections = tuple(name for name in record.collections if name in self._collections)
+        known = not self._servers.isdisjoint((record.server, normal(record.server)))
         numbers = {name: value for name, value in record.parameters.extra.items() if isinstance(value, (int, float))}
         return replace(
             record,
             created=min(record.created, self._now),
             updated=min(record.updated, self._now),
             trashed=None,
-            server="",
-            model="",
+            server=record.server if known else "",
+            model=record.model if known else "",
             collections=collections,
             retrieval=record.retrieval if collections else OFF,
             parameters=replace(record.parameters, extra=numbers),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -159,7 +160,8 @@ class ChatService:
         self.branches = Branches(core, self.warm_up)
         self._in_background = False
         self._found_old: float | None = None
-        """What an earlier start, on another day, found to be old in the trash; None: it was not looked yet."""
+        """What an earlier start, on another day, found to be old in the trash, less the monotonic clock at the first
+        look of this one; None: it was not looked yet."""
         self._build_wanted()
 
     @property
@@ -409,15 +411,15 @@ class ChatService:
 
     def _trashed_before(self) -> float:
         """Seconds since the epoch: what was put into the trash before that is removed. Two starts on two days must
-        have found it old, for the clock may be wrong on one."""
+        have found it old, for the clock may be wrong on one; a kvchat that stays open adds the time that it was."""
         now = self.core.timestamp()
         today, before = f"{now // 86400:.0f}", now - TRASH_DAYS * 86400
         day, _, found = (self.store.setting(TRASH_FOUND) or "").partition(" ")
         if self._found_old is None:
-            self._found_old = float(found) if day not in ("", today) else -math.inf
+            self._found_old = (float(found) if day not in ("", today) else -math.inf) - time.monotonic()
         if day != today:
             self.store.set_setting(TRASH_FOUND, f"{today} {before:.0f}")
-        return min(self._found_old, before)
+        return min(self._found_old + time.monotonic(), before)
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came."""
