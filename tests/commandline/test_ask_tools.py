@@ -119,6 +119,22 @@ for line in sys.stdin:
 
 
 @pytest.mark.process
+async def test_how_far_a_call_is_goes_to_standard_error(run, own_folders: Path) -> None:
+    box = str(Path(__file__).parent.parent / "mcp_box.py")
+    file = own_folders / "config" / "mcp.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        json.dumps({"mcpServers": {"box": {"command": sys.executable, "args": [box, "works"], "timeout": 1}}})
+    )
+    async with ToyServer() as server:
+        server.on_chat(calls('{"text": "lamp"}', name="box__say"), tokens("Lamp.", prompt=60))
+        options = ("--no-stdin", "--tools", "box", "--allow", "box")
+        done = await run("--base-url", server.url, "ask", *options, "What?")
+    assert done.out.strip().endswith("Lamp.") and "kvchat: 1 of 10: Looking" in done.err
+    assert "kvchat: box: 3 tools cannot be offered" in done.err
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
 async def test_no_program_outlives_it(environment, own_folders: Path, number: signal.Signals) -> None:
     (own_folders / "hangs.py").write_text(HANGS)
