@@ -27,7 +27,9 @@ from kvchat.config import Settings
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.prompt.images import images_in, sha256_of
-from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id
+from kvchat.prompt.mending import mended
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id, settled
+from kvchat.prompt.tools import INTERRUPTED
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
 from kvchat.store.covering import mark
@@ -40,7 +42,6 @@ from kvchat.transfer.importing.import_process import FilesApart
 from kvchat.transfer.importing.report import ImportReport
 from kvchat.transfer.importing.thread import ImportRefusal, Loss, NotTaken, Picture
 from kvchat.transfer.importing.tree import conversation_id, grown
-from kvchat.transfer.lossless import parents_first
 
 if TYPE_CHECKING:
     from kvchat.documents.reading.sandbox import Readers
@@ -348,7 +349,9 @@ class _Arrivals:
 
     def _exact(self, source: Source, known: Tree | None) -> tuple[Source, tuple[Node, ...]]:
         """A conversation of kvchat's own, and the messages of it that are not stored. Raises NotTaken."""
-        nodes = [_settled(node) for node in parents_first(source.tree)]
+        if fault := next((call.fault for node in source.tree for call in node.message.calls if call.fault), ""):
+            raise NotTaken(ImportRefusal.INVALID, why=f"A call in it cannot be sent to a model: {fault}.")
+        nodes = list(_as_it_begins_here(source.tree))
         stored = self._store.imports.digests([node.id for node in nodes])
         here = {**self._digests, **stored}
         if any(here.get(node.id, node.digest) != node.digest for node in nodes):
@@ -379,11 +382,25 @@ def _is_said(node: Node) -> bool:
     return node.role is not Role.SYSTEM
 
 
-def _settled(node: Node) -> Node:
-    """A reply that streamed when it was written to the file has ended."""
+def _as_it_begins_here(tree: Tree) -> Iterator[Node]:
+    """The messages of a file, each after its parent, with what a history lacks to be sent."""
+
+    def children(of: Node) -> list[Node]:
+        return [_settled(node, tree) for node in tree.children(of.id)]
+
+    for root in tree.children(None):
+        for _, node in mended(_settled(root, tree), children):
+            yield node
+
+
+def _settled(node: Node, tree: Tree) -> Node:
+    """A reply that streamed when it was written to the file has ended, and so has a call that was carried out."""
     if node.state is not State.STREAMING:
         return node
-    return replace(node, state=State.INTERRUPTED, note=said(NoteKind.KVCHAT_ENDED))
+    ended = said(NoteKind.KVCHAT_ENDED)
+    if node.role is Role.TOOL and node.parent is not None:
+        return settled(node, tree[node.parent], INTERRUPTED, "", State.INTERRUPTED, note=ended)
+    return replace(node, state=State.INTERRUPTED, note=ended)
 
 
 def _followed(before: Conversation | None, source: Source) -> str | None:

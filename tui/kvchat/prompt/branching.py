@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.mending import mended
 from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node, open_calls
 from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
 from kvchat.prompt.tools import NOT_CARRIED_OUT
@@ -139,6 +140,14 @@ def without_turn(tree: Tree, head: str, id: str) -> Branch:
     first = with_block(path[at - 1], path[after], summary, path[after].created)
     rest = _regrown(first, path[after + 1 :])
     return Branch((first, *rest.nodes), rest.head)
+
+
+def whole(path: Sequence[Node]) -> Branch:
+    """A branch with what it lacks to be sent, from where that begins. One that lacks nothing has no new nodes."""
+    below = dict(zip((one.id for one in path), ([one] for one in path[1:]), strict=False))
+    made = [after for _, after in mended(path[0], lambda one: below.get(one.id, []))]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0].digest == pair[1].digest, zip(path, made, strict=False)))
+    return _regrown(path[same - 1], made[same:])
 
 
 def under_system(tree: Tree, head: str, system: Message, created: float) -> Branch:

@@ -10,6 +10,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from enum import StrEnum, auto
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
-from kvchat.prompt.tools import NO_CALL, RESULT_POLICY, ToolCall
+from kvchat.prompt.tools import NO_CALL, RESULT_POLICY, ToolCall, still_open
 from kvchat.prompt.wire import canonical, whole_characters
 
 if TYPE_CHECKING:
@@ -297,7 +298,8 @@ def tools_of(path: Sequence[Node]) -> bytes:
 
 def open_calls(path: Sequence[Node]) -> tuple[ToolCall, ...]:
     """The calls at the end of a branch that have no result yet, in order."""
-    for results, node in enumerate(reversed(path)):
-        if node.role is not Role.TOOL:
-            return node.message.calls[results:]
-    return ()
+    results = list(takewhile(lambda node: node.role is Role.TOOL, reversed(path)))
+    calls = path[-1 - len(results)].message.calls if len(results) < len(path) else ()
+    for result in results:
+        calls = still_open(calls, result.message.call) or ()
+    return calls

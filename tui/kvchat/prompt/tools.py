@@ -133,6 +133,12 @@ def calls_in(wire: bytes) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls)
 
 
+def still_open(calls: tuple[ToolCall, ...], answered: ToolCall) -> tuple[ToolCall, ...] | None:
+    """The calls that wait for their results when one has its own; None: it was none of them."""
+    at = next((at for at, call in enumerate(calls) if call.id == answered.id), None)
+    return None if at is None else (*calls[:at], *calls[at + 1 :])
+
+
 def broken_call(name: str, why: str) -> str:
     """What the model is told of a call that could not be carried out, in front of the next question."""
     return f"Your call of {name} was not carried out: {why}. Call it again, with whole JSON, if you still need it."

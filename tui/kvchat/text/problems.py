@@ -207,6 +207,10 @@ class ChatProblem(StrEnum):
         "Too long: the prompt has {tokens:,} tokens, the server's window holds {window:,}. Shorten the "
         "question, begin a new conversation, or give the server a larger window."
     )
+    CALLS_LOST = (
+        "A damaged file has lost a part of this branch: a tool's call and its result are not both there, and servers "
+        "refuse that. Fork the conversation at its last answer: the fork can be sent."
+    )
     ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
     OUTSIDE = "{path} is outside the working folder and the collections."
     SECRET = "{path} looks like a private key or a file of passwords."

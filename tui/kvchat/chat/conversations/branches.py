@@ -19,7 +19,8 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.question.mentions import asked_as
 from kvchat.chat.tools.named import listed_tools, named_tools
-from kvchat.prompt.branching import Branch, under_system, without_turn
+from kvchat.prompt.branching import Branch, under_system, whole, without_turn
+from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Message, Role, new_id, system_message, with_tools
 from kvchat.prompt.tags import own
 from kvchat.sanitize import one_line
@@ -38,7 +39,8 @@ class Branches:
 
     async def fork(self, id: str, node_id: str) -> OpenConversation:
         """A new conversation that shares this one up to the answer `node_id`; at a question, up to before it, with
-        the question as the draft, with its pastes and attached files."""
+        the question as the draft, with its pastes and attached files. What a damaged file lost of its calls is mended
+        there."""
         conversation = self._core.conversations.load(id)
         at = conversation.tree[node_id]
         draft = ""
@@ -64,6 +66,8 @@ class Branches:
         )
         fork = await self._core.conversations.insert(record, path)
         self._core.tracker.did(fork, "fork")
+        if not is_whole(path):
+            await self.move(fork, whole(path))
         if draft:
             await asyncio.shield(self._core.conversations.set_draft(fork.id, draft))
         return fork

@@ -26,6 +26,7 @@ from kvchat.chat.server.consent import Consent
 from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.prompt.images import has_images
+from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Node, Role, State, tools_of
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
@@ -257,7 +258,9 @@ class Servers(ConversationObserver):
 
     async def must_take(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Nothing, where the server, as far as it is known, has the conversation's model, and that takes the images of
-        `path` and its tools. Raises ChatError: nothing was sent or stored."""
+        `path`, its tools, and its calls with their results. Raises ChatError: nothing was sent or stored."""
+        if not is_whole(path):
+            raise ChatError(ChatProblem.CALLS_LOST)
         if (known := self.link(conversation.id).info) is not None:
             try:
                 self.model_of(conversation, known)

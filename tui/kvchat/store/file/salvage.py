@@ -13,16 +13,21 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kvchat.prompt import mending
 from kvchat.prompt import message as messages
 from kvchat.prompt.conversation import NEW_TITLE, title_of
+from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.tools import ToolCall
 from kvchat.store.conversations import collect
 from kvchat.store.errors import StoreError
 from kvchat.store.file import schema
 from kvchat.store.file.backup import backups, copy
 from kvchat.store.file.database import connect, has_fts, readable
 from kvchat.store.fulltext import index
-from kvchat.store.rows import NODE_FIELDS, columns, row_of
+from kvchat.store.rows import NODE_FIELDS, columns, node_of, row_of
+from kvchat.values import decode, encode
 
 _MOST_FAULTS = 20_000
 """Ranges of row numbers that are tried in vain before the rest of a table is given up."""
@@ -31,10 +36,23 @@ _LAST_ROW = 1 << 31
 _ID = re.compile("[0-9a-f]{32}")
 _TYPES: dict[str, type | tuple[type, ...]] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
 
+_CHANGING = ("parent", "digest", "ids", "calls", "state")
+_MENDED = f"UPDATE node SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ?"
+
 _FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged file raises; the second, where SQLite quotes a damaged name in its message."""
 
 Row = tuple[object, ...]
+
+
+class _SentFunction(Struct):
+    name: str
+    arguments: str
+
+
+class _SentCall(Struct):
+    id: str
+    function: _SentFunction
 
 
 class Saved(Struct, frozen=True):
@@ -82,7 +100,7 @@ def salvage(damaged: Path, fresh: Path, now: float) -> Saved:
         for _, statement in triggers:
             connection.execute(statement)
         connection.execute("DELETE FROM setting WHERE key = ?", (index.STATE,))
-        _mend(connection)
+        _mend(connection, all(tables))
         collect(connection, False)
         index.ensure(connection, has_fts(connection))
         connection.execute("COMMIT")
@@ -194,52 +212,85 @@ def _is_message(wire: object, role: object) -> bool:
         found = json.loads(wire if isinstance(wire, bytes) else b"")
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("role") == role and isinstance(found.get("content"), (str, list))
+    if not isinstance(found, dict) or found.get("role") != role or not isinstance(found.get("content"), (str, list)):
+        return False
+    if role == Role.TOOL:
+        return isinstance(found.get("tool_call_id"), str) and isinstance(found.get("name"), str)
+    return "tool_calls" not in found or _are_calls(found["tool_calls"])
 
 
-def _mend(connection: sqlite3.Connection) -> None:
-    """Make the rows refer to each other again."""
+def _are_calls(found: object) -> bool:
+    """Whether these are calls that a server takes back."""
+    try:
+        calls = decode(encode(found), tuple[_SentCall, ...])
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return not any(ToolCall(call.id, call.function.name, call.function.arguments).fault for call in calls)
+
+
+def _mend(connection: sqlite3.Connection, whole: bool) -> None:
+    """Make the rows refer to each other again. `whole`: all rows could be read."""
     for table in ("delta", "request", "covered", "in_episode"):
         connection.execute(f"DELETE FROM {table} WHERE node NOT IN (SELECT id FROM node)")
-    _mend_tree(connection)
+    _mend_tree(connection, whole)
     _restore_conversations(connection)
     connection.execute("DELETE FROM tag WHERE conversation NOT IN (SELECT id FROM conversation)")
     connection.execute("DELETE FROM kept WHERE name = '' AND id NOT IN (SELECT id FROM conversation)")
     connection.execute("DELETE FROM kept WHERE name != '' AND node NOT IN (SELECT id FROM node)")
 
 
-def _mend_tree(connection: sqlite3.Connection) -> None:
-    """Put branches without a beginning under a system message, and compute every digest again."""
+def _mend_tree(connection: sqlite3.Connection, whole: bool) -> None:
+    """Put branches without a beginning under a system message, and in between what a history needs to be sent; compute
+    every digest again. `whole`: no message was lost."""
     above: dict[str, str | None] = dict(connection.execute("SELECT id, parent FROM node").fetchall())
     system = {row[0] for row in connection.execute("SELECT id FROM node WHERE role = 'system'")}
     lost = [id for id, parent in above.items() if parent not in above and not (parent is None and id in system)]
-    stand_in = messages.node(None, messages.system_message(""), 0.0)
     below: dict[str | None, list[str]] = {}
     for id, parent in above.items():
         below.setdefault(parent, []).append(id)
 
-    def chain(roots: list[str], digest: bytes) -> None:
-        todo = [(root, digest) for root in roots]
-        while todo:
-            id, parent_digest = todo.pop()
-            if id not in above:  # done before: a loop
-                continue
-            del above[id]
-            wire, tools = connection.execute("SELECT wire, tools FROM node WHERE id = ?", (id,)).fetchone()
-            begun = messages.Message(messages.Role.SYSTEM, "", tools=tools or b"")
-            own = messages.chained(parent_digest or begun.above, wire)
-            connection.execute("UPDATE node SET digest = ? WHERE id = ? AND digest != ?", (own, id, own))
-            todo += [(child, own) for child in below.get(id, ())]
+    def load(id: str) -> Node:
+        return node_of(connection.execute(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?", (id,)).fetchone())
 
-    chain([id for id in below.get(None, ()) if id in system], b"")
+    def children(of: Node) -> list[Node]:
+        # One that is not there any more was reached before: a damaged row has made a loop.
+        return [load(id) for id in below.get(of.id, ()) if id in above]
+
+    ends: dict[str, str] = {}
+
+    def chain(root: Node) -> None:
+        for before, after in mending.mended(root, children, ends=not whole):
+            if before.id != after.id:
+                _insert(connection, after, like=before.id)
+                if after.parent == ends.get(before.id, before.id):
+                    ends[before.id] = after.id
+                continue
+            above.pop(after.id, None)
+            if after.state is State.STREAMING and below.get(after.id):
+                after = replace(after, state=State.INTERRUPTED)
+            if after != before:
+                row = dict(zip(NODE_FIELDS, row_of(after), strict=True))
+                connection.execute(_MENDED, [row[name] for name in (*_CHANGING, "id")])
+
+    for id in [id for id in below.get(None, ()) if id in system]:
+        chain(load(id))
     if above:
-        connection.execute(
-            f"INSERT INTO node({columns(NODE_FIELDS)}) VALUES ({', '.join('?' * len(NODE_FIELDS))})", row_of(stand_in)
-        )
+        stand_in = messages.node(None, messages.system_message(""), 0.0)
+        _insert(connection, stand_in)
     while above:  # first those whose parent is lost, then any loop that a damaged row has made
-        roots = [id for id in lost if id in above] or [next(iter(above))]
-        connection.executemany("UPDATE node SET parent = ? WHERE id = ?", [(stand_in.id, id) for id in roots])
-        chain(roots, stand_in.digest)
+        below[stand_in.id] = [id for id in lost if id in above] or [next(iter(above))]
+        chain(stand_in)
+    connection.executemany("UPDATE conversation SET head = ? WHERE head = ?", [(end, id) for id, end in ends.items()])
+
+
+def _insert(connection: sqlite3.Connection, node: Node, *, like: str = "") -> None:
+    """Store a message, in the conversation of the message `like`."""
+    marks = ", ".join("?" * len(NODE_FIELDS))
+    connection.execute(
+        f"INSERT INTO node({columns(NODE_FIELDS)}, conversation)"
+        f" VALUES ({marks}, (SELECT conversation FROM node WHERE id = ?))",
+        (*row_of(node), like),
+    )
 
 
 def _restore_conversations(connection: sqlite3.Connection) -> None:
