@@ -100,11 +100,11 @@ async def test_a_secret_goes_only_with_a_yes_wherever_it_is(
     key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQ\n"
     for name, text in (("prod.env", "TOKEN=swordfish\n"), ("notes.md", key)):
         (work / name).write_text(text)
-        with pytest.raises(OutsideError, match=f"{name} looks like a private key or a file of passwords"):
+        with pytest.raises(OutsideError, match=f"{name} may hold keys or passwords"):
             await asked(service, f"what is @{name} ?", MentionScope())
         assert server.posts == 0
     block = await service.retrieval.attach(id_of(service), str(work / "prod.env"))
-    with pytest.raises(OutsideError, match="looks like a private key"):
+    with pytest.raises(OutsideError, match="may hold keys or passwords"):
         await service.turns.send(id_of(service), Question("what is it?", (block,)))
     assert server.posts == 0
     agreed = MentionScope(agreed=frozenset({str(work / "notes.md")}))
@@ -165,7 +165,7 @@ def block(path: Path) -> ContextBlock:
         (".", "home/list.txt", False),
         (".", "home/.ssh/key", True),
         (".", "other/plan.txt", True),
-        ("home/.ssh", "home/.ssh/key", False),
+        ("home/.ssh", "home/.ssh/key", True),
         ("work", "work/.hidden", False),
         ("work", "workshop/x", True),
     ],

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from kvchat.documents.collection import IndexingOptions, Skipped
 from kvchat.documents.errors import DocumentError, FileUnreadableError
-from kvchat.documents.kept_out import SECRET, is_secret_name
+from kvchat.documents.kept_out import SECRET, is_secret_path
 from kvchat.documents.loading import failure, kind_in_words, loaded, too_large
 from kvchat.documents.reading.decoding import MARKS
 from kvchat.paths import original_of
@@ -437,10 +437,12 @@ def _looked_at(
     elif not is_folder:
         if stat.S_ISREG(info.st_mode) and (ending := _ending(text)) in OTHER_KINDS:
             others[ending] += 1
-        elif is_secret_name(text):
+        elif is_secret_path(f"{os.fsdecode(folder.path)}/{text}"):
             yield Skipped(path, SECRET)
         else:
             yield _file(path, info, options)
+    elif is_secret_path(f"{os.fsdecode(folder.path)}/{text}"):
+        yield Skipped(path, SECRET)
     elif info.st_ino and (info.st_dev, info.st_ino) in seen:
         yield Skipped(path, "is a folder that is there twice")
     else:

@@ -213,7 +213,7 @@ class ChatProblem(StrEnum):
     )
     ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
     OUTSIDE = "{path} is outside the working folder and the collections."
-    SECRET = "{path} looks like a private key or a file of passwords."
+    SECRET = "{path} may hold keys or passwords."
     NEEDS_YES = "{files} Nothing was sent."
     # going on with an answer
     NO_ANSWER = "That is a question. Select the answer to continue."

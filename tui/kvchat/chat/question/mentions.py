@@ -86,17 +86,22 @@ def outside(
     disk: not for the loop."""
     if not files:
         return ()
-    from kvchat.documents.kept_out import looks_secret
-
     folders = [folder for root in (os.curdir, *roots) if (folder := _real(root))]
     found = [
         OutsideFile(block.ref, str(path), secret)
         for block in files
         if (path := _real(path_of(block)))
-        and ((secret := looks_secret(path.name, block.text)) or not any(_is_within(path, folder) for folder in folders))
+        and ((secret := _is_secret(path, block)) or not any(_is_within(path, folder) for folder in folders))
     ]
     known = {str(_real(path)) for path in {path_of(block) for block in given}} if found else set()
     return tuple(file for file in found if file.path not in known)
+
+
+def _is_secret(path: Path, block: ContextBlock) -> bool:
+    """Whether a file needs a yes of its own, by the name that it was mentioned by or by what that leads to."""
+    from kvchat.documents.kept_out import is_secret_path, looks_secret
+
+    return looks_secret(str(path), block.text) or is_secret_path(path_of(block))
 
 
 def _real(path: str | Path) -> Path | None:

@@ -12,7 +12,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.tools.tool import ToolError, must_be_shown
 from kvchat.documents.attachments import attached
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.kept_out import SECRET, is_secret_name, looks_secret
+from kvchat.documents.kept_out import SECRET, is_secret, is_secret_path
 from kvchat.prompt.context import FILE, RESULT, ContextBlock
 from kvchat.prompt.offered_tools import READ_FILE
 from kvchat.prompt.tools import Permission
@@ -46,7 +46,7 @@ class ReadFile:
             raise ToolError(f"{shown} is no path.") from None
         if path != self._folder and self._folder not in path.parents:
             raise ToolError(f"{shown} is outside the working folder, and only files in it are read.")
-        if is_secret_name(path.name):
+        if is_secret_path(str(path)) or is_secret_path(os.path.normpath(self._folder / typed)):
             raise ToolError(f"{shown} {SECRET} and is not read.")
         return path
 
@@ -60,7 +60,7 @@ class ReadFile:
         except DocumentError as error:
             told = str(error).replace("cannot be attached", "cannot be read")
             raise ToolError(told.replace(str(self._folder), "the working folder")) from None
-        if looks_secret(path.name, block.text):
+        if is_secret(block.text.encode(errors="replace")):
             raise ToolError(f"{one_line(name, 80)} {SECRET} and is not read.")
         first, lines = given.get("first_line", 1), block.text.split("\n")
         if first <= 1:

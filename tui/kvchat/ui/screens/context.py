@@ -100,7 +100,7 @@ class ContextScreen(Modal[frozenset[str]]):
         self.show_hints(hints)
         state: Part = "goes with the message"
         if item.outside and out:
-            secret = looks_secret(item.outside.rpartition("/")[2], item.text)
+            secret = looks_secret(item.outside, item.text)
             why = SECRET if secret else "outside the working folder and the collections"
             state = (f"{why}: needs your {self.key('context.agree')}", BAD)
         elif item.kind == FILE:
