@@ -23,6 +23,7 @@ TESTS = Path(__file__).resolve().parent
 USUAL = {
     "sse_streams": 100_000,
     "chaos": 300,
+    "lists": 1_200,
     "store_kills": 100,
     "kill_moments": 8,
     "act_kills": 6,
@@ -99,6 +100,12 @@ GATES = (
         "D7",
         "a page of the memory is old or new, never half",
         "memory/test_folder.py memory/test_memory_crash.py memory/test_ledger.py",
+    ),
+    Gate(
+        "T9",
+        "whatever list or error a server gives is read, or told in a sentence",
+        "grammar/test_lists.py",
+        {"lists": 200_000},
     ),
     Gate(
         "M1",

@@ -208,6 +208,7 @@ _IS_LOADING = compiled_later(r"\bloading\b|being loaded|starting up|warming up|s
 _NOT_LOADING = compiled_later(r"fail|error|could not|cannot|can't|unable|no slot|\bnot loading|abort", re.IGNORECASE)
 
 
+_CUT_WORDS = compiled_later(r'"(?:message|error|detail|msg)"[ \t]*:[ \t]*"([^"\\]{1,2000})')
 _EVENT = compiled_later(r"^data:[ \t]*(?!\[DONE\])(\S.*)$", re.MULTILINE)
 
 
@@ -219,6 +220,9 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
         if (part := _EVENT.search(body)) is not None:  # an event, as of a stream that could not begin
             return error_of(part[1])
         text = body.strip()
+        if "{" in text or text.startswith("["):  # an error that was cut, or is not quite JSON
+            words = _CUT_WORDS.search(text)
+            return (words[1], {}) if words else None
         return (text, {}) if 0 < len(text) <= _PLAIN_LIMIT and not text.startswith("<") else None
     found = error_in(value)
     if found is None and is_object(value):

@@ -38,6 +38,7 @@ def parsed(text: str) -> object:
     """The JSON value in `text`. A control character inside a text may stand as it is: servers that write their JSON
     themselves let tabs and escapes through. Null replaces unusable numbers (NaN, infinity, thousands of digits) and
     what is nested more than DEEPEST deep: an odd figure must not cost its neighbours. Raises PayloadError."""
+    text = text.removeprefix("\ufeff")
     try:
         return _loaded(text)
     except RecursionError:
