@@ -17,6 +17,7 @@ import pytest
 from reading_kit import archive, docx, paragraph, pdf, pdf_text, text_of
 
 from corpus import corpus
+from kvchat.apart.process import stop_all
 from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading import formats, pipe_protocol, sandbox
 from kvchat.documents.reading.content import Content, Section, Unit
@@ -58,6 +59,56 @@ def test_text_needs_no_process(readers: Readers) -> None:
     assert text_of(readers.read("x.txt", b"some words")).strip() == "some words"
     assert text_of(readers.read("x.html", b"<p>some words")) == "some words"
     assert readers.pid is None
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.txt", "x.md", "x.yaml"], ids=lambda name: name.rpartition(".")[2])
+def test_what_is_large_is_read_in_a_process_and_says_the_same(readers: Readers, name: str) -> None:
+    data = b"<p>some words</p>\n" * 5000
+    assert readers.read(name, data) == formats.read(name, data)
+    assert readers.pid is not None
+
+
+def test_large_html_that_takes_too_long_ends_in_time() -> None:
+    with Readers(seconds=0.5) as readers:
+        worst = b"<!doctype html><p>" + b"<b>" * 63 + b"<h1>x" * 2_000_000
+        assert reason(lambda: readers.read("x.html", worst)) == "took longer than 0.5 s to read"
+
+
+def test_all_that_is_read_can_be_ended_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text("import threading\nthreading.Event().wait()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sandbox, "MODULE", "hanging")
+    readers = Readers(seconds=600.0)
+    said: list[str] = []
+    reading = threading.Thread(target=lambda: said.append(reason(lambda: readers.read("x.html", b"<p>x" * 50_000))))
+    reading.start()
+    while readers.pid is None:
+        time.sleep(0.01)
+    stop_all()
+    reading.join(120)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("style", ["font-size:" + "0" * 9900 + "x", "opacity:" + "0" * 4900 + "." + "0" * 4900 + "x"])
+def test_a_style_of_many_zeros_takes_no_time(style: str) -> None:
+    page = f'<b style="{style}">seen</b>'.encode() * 20
+    begun = time.process_time()
+    assert text_of(formats.read("x.html", page)) == "seen" * 20
+    assert time.process_time() - begun < 2  # each took 9 s
+
+
+@pytest.mark.parametrize("zero", ["0", "00", ".0", "0.0", "0.00px", "+0", "0%", "0em !important"])
+def test_zero_hides_however_it_is_written(zero: str) -> None:
+    assert text_of(formats.read("x.html", f'<p>a<b style="font-size: {zero}">b</b></p>'.encode())) == "a"
+
+
+@pytest.mark.parametrize("size", ["0.5em", "10px", "05px", "1", "0.", "0x"])
+def test_what_is_not_zero_is_seen(size: str) -> None:
+    assert text_of(formats.read("x.html", f'<p>a<b style="font-size: {size}">b</b></p>'.encode())) == "ab"
+
+
+def test_a_number_without_end_is_no_error() -> None:
+    assert text_of(formats.read("x.html", b"<p>a&#" + b"1" * 5000 + b";b &#65;")) == "a\ufffdb A"
 
 
 def test_one_process_reads_one_file_after_another(readers: Readers) -> None:

@@ -106,6 +106,17 @@ def _escaped(text: str) -> str:
     return "".join(shown)
 
 
+_ENDLESS_REFERENCE = re.compile(r"&#\d{4000,}+;?")
+"""A character reference of more digits than Python makes a number of."""
+
+
+def unescaped(text: str) -> str:
+    """The text of HTML source without tags: its character references as characters, as browsers read them."""
+    from html import unescape
+
+    return unescape(_ENDLESS_REFERENCE.sub("\ufffd", text) if "&#" in text else text)
+
+
 def finite(value: object) -> int | float | None:
     """The number that a value from outside is, where it can be counted with and stored: finite, and a whole one of at
     most 64 bits. None: it is none; true and false are none either."""

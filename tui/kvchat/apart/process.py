@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from enum import StrEnum, auto
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ SECONDS = 30.0
 MEMORY = 1 << 30
 PATIENCE = 2.0
 """Seconds that an idle process has to end by itself."""
+_living: weakref.WeakSet[Process] = weakref.WeakSet()
 
 
 class End(StrEnum):
@@ -62,6 +64,7 @@ class Process:
         self._deadline = math.inf
         """Until when what is asked is waited for; infinity: nothing is."""
         self._late, self._over = False, threading.Event()
+        _living.add(self)
         threading.Thread(target=self._watch, daemon=True).start()
         self._greeting: bytes | None = json.dumps({"seconds": seconds, "memory": memory}).encode()
 
@@ -120,9 +123,20 @@ class Process:
             except OSError:
                 pass
 
+    def stop(self) -> None:
+        """End what it is at, from any thread: whoever asked hears that it has ended."""
+        self._over.set()
+        self._process.kill()
+
     def _end(self) -> End:
         try:
             code = self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             return End.CRASHED
         return End.MEMORY if code in (-signal.SIGKILL, -signal.SIGABRT) else End.CRASHED
+
+
+def stop_all() -> None:
+    """Stop all that read for this process, so that no thread waits for an answer when it ends."""
+    for process in list(_living):
+        process.stop()

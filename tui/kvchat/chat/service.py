@@ -438,6 +438,12 @@ class ChatService:
             await asyncio.wait(tasks, timeout=QUIT_S)
         await self.core.rest()
 
+    async def _end_readers(self) -> None:
+        """End what still reads a file in a process of its own."""
+        from kvchat.apart.process import stop_all
+
+        stop_all()
+
     async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
@@ -447,6 +453,7 @@ class ChatService:
             self.jobs.aclose,
             self._rest,
             self.core.end_tools,
+            self._end_readers,
             self.tracker.note_states,
             self.servers.links.aclose,
             self.vectors.aclose,

@@ -54,6 +54,11 @@ _RARE = ("mac", "cp8")
 _CONTROLS = bytes([*range(1, 8), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
 """What text has next to none of. Not tabs, line ends, form feeds, the backspaces of man pages, the escapes of logs."""
 _HIGH = bytes(range(0x80, 0x100))
+_DECLARED = re.compile(
+    r"iso-?8859-?\d{1,2}|latin-?\d|windows-12\d\d|cp\d{3,4}|koi8-[ru]|mac-?\w+|us-ascii|iso-2022-jp"
+    r"|shift[_-]jis|sjis|euc-?(?:jp|kr)|gb2312|gbk|gb18030|big5(?:-hkscs)?|tis-620"
+)
+"""Encodings by which pages of old are declared, and no codec that makes anything else of the bytes."""
 _STRETCH = re.compile(rb"[^\x00-\x1f,;\"<>=()#]++")
 """A part of a line. Nothing that it ends at is the second byte of a character."""
 _SAMPLE = 20_000
@@ -69,6 +74,33 @@ _TURKISH = re.compile("[ýþðÝÞÐ]")
 _EAST_ASIAN = frozenset(("CJK", "HIRAGANA", "KATAKANA", "HANGUL"))
 _UNWRITTEN = frozenset(("", "HALFWIDTH", "SUPERSCRIPT"))
 _BINARY = "is a binary file"
+
+
+def declared_codec(name: str) -> str:
+    """Python's name of an encoding that a page says it is in, given in lower case; empty: it is none of old."""
+    if not _DECLARED.fullmatch(name):
+        return ""
+    if name in ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "us-ascii"):
+        return "cp1252"  # the superset that every browser takes for them
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return ""
+
+
+def as_utf8(data: bytes, name: str) -> bytes:
+    """A page in UTF-8, where its server names the encoding of old that it is in; else as it is."""
+    wide = name if name in ("utf-16le", "utf-16be") else ""
+    if data.startswith(tuple(mark for mark, _ in MARKS)) or not (codec := wide or declared_codec(name)):
+        return data
+    if not wide:
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            return data  # what says otherwise is wrong more often than not
+    return data.decode(codec, "replace").encode(errors="replace")
 
 
 def decoded(data: bytes) -> str:

@@ -10,17 +10,16 @@ innermost `REACH`. (`html.parser` takes minutes for 100 kB of unclosed tags.)
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from html import unescape
 
 from msgspec import Struct, field
 
 from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.content import Builder, Content, Unit, as_title
-from kvchat.documents.reading.decoding import decoded
+from kvchat.documents.reading.decoding import declared_codec, decoded
+from kvchat.sanitize import unescaped
 
 RAW = frozenset(("script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext", "noscript"))
 """Elements whose content is no markup; it is passed over, as it is never seen."""
@@ -67,7 +66,7 @@ def tokens(source: str) -> Iterator[Tag | Text]:
             at += 1
             continue
         if at > text_from:
-            yield Text(unescape(source[text_from:at]), text_from)
+            yield Text(unescaped(source[text_from:at]), text_from)
         if found:
             tag, end = _tag(source, found)
             if tag is None:
@@ -78,11 +77,11 @@ def tokens(source: str) -> Iterator[Tag | Text]:
             elif not tag.end and tag.name in RAW | ESCAPABLE:
                 closed = _closing(source, tag.name, end)
                 if tag.name in ESCAPABLE:
-                    yield Text(unescape(source[end:closed]), end)
+                    yield Text(unescaped(source[end:closed]), end)
                 end = closed
         at = text_from = end
     if text_from < len(source):
-        yield Text(unescape(source[text_from:]), text_from)
+        yield Text(unescaped(source[text_from:]), text_from)
 
 
 def _skipped(source: str, at: int) -> int:
@@ -113,7 +112,7 @@ def _tag(source: str, opening: re.Match[str]) -> tuple[Tag | None, int]:
         start, end = found.span("double")
         if start < 0:
             start, end = found.span("single") if found.start("single") >= 0 else found.span("bare")
-        value = unescape(source[start : min(end, start + LONGEST_VALUE)]) if start >= 0 else ""
+        value = unescaped(source[start : min(end, start + LONGEST_VALUE)]) if start >= 0 else ""
         attributes.setdefault(found["name"].lower(), value)
     return None, len(source)
 
@@ -228,7 +227,7 @@ _UNSEEN = frozenset(
 )
 _HIDING = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
-    r"|(?<![\w-])(?:opacity|font-size)\s*:\s*[+-]?0*\.?0+(?:px|pt|r?em|%)?\s*(?:!|;|$)",
+    r"|(?<![\w-])(?:opacity|font-size)\s*:\s*[+-]?(?:0++(?:\.0++)?+|\.0++)(?:px|pt|r?em|%)?\s*(?:!|;|$)",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/")
@@ -357,10 +356,6 @@ class Elements:
 _CHARSET = re.compile(
     rb"""<(?:meta[^>]{0,500}?charset|\?xml[^>]{0,100}?encoding)\s*=\s*["']?\s*([\w.:-]{2,40})""", re.IGNORECASE
 )
-_CODEC = re.compile(
-    r"iso-?8859-?\d{1,2}|latin-?\d|windows-12\d\d|cp\d{3,4}|koi8-[ru]|mac-?\w+|us-ascii|iso-2022-jp"
-    r"|shift[_-]jis|sjis|euc-?(?:jp|kr)|gb2312|gbk|gb18030|big5(?:-hkscs)?|tis-620"
-)
 _BREAK, _SOFT, _CELL = "\x1d", "\x1e", "\x1f"
 _MARKS = re.compile("[\x1d-\x1f]")
 _INNER = re.compile(r"\n(?=[^\n])")
@@ -386,7 +381,8 @@ def _text(data: bytes) -> str:
     """The characters: by the byte order mark, else as UTF-8 where it is, else by what the file says of itself."""
     declared = _CHARSET.search(data[:4096])
     name = declared[1].decode("ascii", "replace").lower() if declared else ""
-    if not _CODEC.fullmatch(name) or data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+    codec = declared_codec(name)
+    if not codec or data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         return decoded(data)
     if b"\0" in data:
         raise FileUnreadableError("is a binary file")
@@ -395,12 +391,7 @@ def _text(data: bytes) -> str:
             return data.decode()
     except UnicodeDecodeError:
         pass
-    try:
-        # Files that say Latin-1 or ASCII are in Windows' superset of it, as every browser takes them.
-        wide = name in ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "us-ascii")
-        return data.decode("cp1252" if wide else codecs.lookup(name).name, "replace")
-    except LookupError:
-        return decoded(data)
+    return data.decode(codec, "replace")
 
 
 def _flat(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Readers: read text in this process, and formats that can do harm in one of their own.
+"""Readers: read short texts in this process, and what can do harm in one of its own.
 
 Whatever a file does, the caller gets its content or the reason within the time limit; closing the readers, or the end
 of this process, leaves nothing of them behind.

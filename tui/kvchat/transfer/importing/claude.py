@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 
 from kvchat.prompt.message import Role
+from kvchat.sanitize import unescaped
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
     ImportRefusal,
@@ -134,7 +134,7 @@ def _with_artifacts(text: str) -> str:
 
 
 def _untagged(found: re.Match[str], held: str) -> str:
-    about = {key: unescape(value) for key, value in _ATTRIBUTE.findall(found[1])}
+    about = {key: unescaped(value) for key, value in _ATTRIBUTE.findall(found[1])}
     name = about.get("title") or about.get("identifier", "")
     return f"\n\n{_document(name, about.get('type', ''), about.get('language', ''), held)}\n\n"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 
 from kvchat.prompt.message import Role
+from kvchat.sanitize import unescaped
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
     JsonFormat,
@@ -79,7 +79,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
             return ""
         thread.lost(Loss.TOOL_CALLS if found[1] == "tool_calls" else Loss.OTHER)
         name = _NAME.search(found[2])
-        return f"{placeholder('tool call', unescape(name[1]) if name else '')}\n\n"
+        return f"{placeholder('tool call', unescaped(name[1]) if name else '')}\n\n"
 
     content = message.get("content")
     texts = [content] if isinstance(content, str) else [_part(part, thread, pictures) for part in list_of(content)]
@@ -116,7 +116,7 @@ def _unquoted(text: str) -> str:
     lines = text.split("\n")
     if all(_QUOTE.match(line) for line in lines if line.strip()):
         lines = [_QUOTE.sub("", line) for line in lines]
-    return unescape("\n".join(lines))
+    return unescaped("\n".join(lines))
 
 
 def _part(part: object, thread: Thread, pictures: list[Picture]) -> str:
