@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
+import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvchat.apart.process import Process
 from kvchat.chat.tools import web
 from kvchat.chat.tools.tool import ToolError
 from kvchat.chat.tools.web import FetchUrl, WebSearch, is_public
 from kvchat.config.settings import WebSettings
+from kvchat.documents.reading import sandbox
 from kvchat.prompt.tools import ToolCall, ToolQuestion
 from kvchat.text.tools import SHOWN, ask_words
 from toyserver import Answer, ToyServer, reply
@@ -112,6 +118,139 @@ async def test_a_large_page_is_read_to_its_limit(internet: ToyServer) -> None:
     internet.on("/page", html(b"word " * web.LARGEST, "text/plain"))
     [block] = await fetched(at(internet), "127.0.0.1")
     assert len(block.text) <= web.LARGEST
+
+
+def packed(coding: str, body: bytes, kind: str = "text/html") -> Answer:
+    return reply(200, body, content_type=kind, headers={"Content-Encoding": coding})
+
+
+def raw_deflate(data: bytes) -> bytes:
+    pack = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return pack.compress(data) + pack.flush()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        packed("gzip", gzip.compress(PAGE)),
+        packed("x-gzip", gzip.compress(PAGE)),
+        packed("GZIP", gzip.compress(PAGE[:40]) + gzip.compress(PAGE[40:])),
+        packed("gzip", gzip.compress(PAGE) + bytes(512)),
+        packed("gzip", gzip.compress(PAGE, 0)[:-9]),
+        packed("gzip", PAGE),
+        packed("deflate", zlib.compress(PAGE)),
+        packed("deflate", raw_deflate(PAGE)),
+    ],
+)
+async def test_a_page_that_is_compressed_though_nobody_asked_is_read(internet: ToyServer, answer: Answer) -> None:
+    internet.on("/page", answer)
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert "It was lit in 1874." in block.text
+    assert internet.visits[-1].headers["accept-encoding"] == "identity"
+
+
+async def test_a_page_that_unpacks_to_any_size_is_read_to_its_limit(internet: ToyServer) -> None:
+    bomb = gzip.compress(b"word " * (40 << 20), 9)
+    internet.on("/page", packed("gzip", bomb, "text/plain"))
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert web.LARGEST - 10 < len(block.text) <= web.LARGEST
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (packed("br", b"\x1b\x00"), r'compressed in a way that is not read here \("br"\)'),
+        (packed("zstd", b"\x28\xb5"), r'not read here \("zstd"\)'),
+        (packed("gzip, gzip", gzip.compress(gzip.compress(PAGE))), r'not read here \("gzip, gzip"\)'),
+        (packed("gzip", b"\x1f\x8b" + bytes(99)), "not whole gzip"),
+        (packed("deflate", b"<html>"), "not whole deflate"),
+    ],
+)
+async def test_what_cannot_be_unpacked_is_one_sentence(internet: ToyServer, answer: Answer, words: str) -> None:
+    internet.on("/page", answer)
+    with pytest.raises(ToolError, match=words):
+        await fetched(at(internet), "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/octet-stream", b"# Lamp\n\nlit in 1874\n"),
+        ("application/octet-stream", PAGE),
+        ("binary/octet-stream", b"lit in 1874"),
+        ("", b"lit in 1874"),
+        ("application/yaml", b"lit: in 1874\nlamp: lit in 1874\n"),
+        ("application/x-ndjson", b'{"lamp": "lit in 1874"}\n{"a": 1}\n'),
+        ("application/toml", b'lamp = "lit in 1874"\n'),
+        ("application/javascript", b"// lit in 1874\n"),
+        ("application/rss+xml", b'<?xml version="1.0"?><rss><item><title>lit in 1874</title></item></rss>'),
+        ("application/xml", b"<lamp>lit in 1874</lamp>"),
+        ("image/svg+xml", b"<svg xmlns='http://www.w3.org/2000/svg'><text>lit in 1874</text></svg>"),
+        ("application/xhtml+xml", b"<html><p>lit in 1874</p></html>"),
+    ],
+)
+async def test_text_is_read_under_whatever_type_it_is_sent(internet: ToyServer, kind: str, body: bytes) -> None:
+    internet.on("/page", reply(200, body, content_type=kind))
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert "lit in 1874" in block.text and "<p>" not in block.text
+
+
+@pytest.mark.parametrize(
+    ("charset", "words"),
+    [
+        ("windows-1251", "Маяк зажгли"),
+        ("shift_jis", "灯台"),
+        ("iso-8859-1", "’tis lit — 5 €"),
+        ("UTF-16LE", "lit"),
+        ("koi8-r", "Маяк"),
+        ("utf-8", "Маяк"),
+    ],
+)
+async def test_the_encoding_that_only_the_server_names_is_taken(internet: ToyServer, charset: str, words: str) -> None:
+    body = f"<html><p>{words}</p></html>".encode("cp1252" if charset == "iso-8859-1" else charset)
+    internet.on("/page", html(body, f'text/html; Charset="{charset}"'))
+    [block] = await fetched(at(internet), "127.0.0.1")
+    assert block.text == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        ("application/octet-stream", b"\x89PNG\r\n\x1a\n" + bytes(99), "The page is an image"),
+        ("application/octet-stream", bytes(range(256)) * 9, "The page is a binary file"),
+        ("video/mp4", b"", "which is not read"),
+        ("text/plain", b"", "The page has no text"),
+        ("application/pdf", b"%PDF-1.7\n" + b"x" * web.LARGEST, r"only its first 2 MB were fetched"),
+    ],
+)
+async def test_what_is_no_text_is_said_by_what_it_is(internet: ToyServer, kind: str, body: bytes, words: str) -> None:
+    internet.on("/page", reply(200, body, content_type=kind))
+    with pytest.raises(ToolError, match=words):
+        await fetched(at(internet), "127.0.0.1")
+
+
+async def test_a_call_that_is_stopped_ends_what_reads_its_page(
+    internet: ToyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hanging.py").write_text("import threading\nthreading.Event().wait()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sandbox, "MODULE", "hanging")
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ask = Process.ask
+
+    def asked(self: Process, *questions: bytes) -> bytes:
+        loop.call_soon_threadsafe(begun.set)
+        return ask(self, *questions)
+
+    monkeypatch.setattr(Process, "ask", asked)
+    internet.on("/page", html(PAGE * 1000))
+    call = asyncio.create_task(fetched(at(internet), "127.0.0.1"))
+    await begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await loop.shutdown_default_executor()  # which waits for the thread
 
 
 # -- what is never fetched -----------------------------------------------------------------------------------------------

@@ -75,6 +75,10 @@ class Fault(StrEnum):
         'The {server} sent a compressed answer ("{encoding}") that was not asked for. Turn compression off in the '
         "proxy before it."
     )
+    UNKNOWN_CODING = (
+        'The {server} sent an answer compressed in a way that is not read here ("{encoding}"). Try another address of '
+        "the same text."
+    )
     UNEXPECTED = "The request to {url} failed in an unexpected way ({error}). Try again."
     UNFORESEEN = "kvchat failed while it read the answer ({error}). The text is kept."
     STREAM_ERROR = f"The {{server}} stopped the answer with an error{{said}} {_LOG}"
@@ -224,6 +228,7 @@ class Unread(StrEnum):
     NO_TEXT = '"{key}" that is not text'
     NO_TOKENS = "tokens that are not numbers"
     TOO_MANY_TOKENS = "a slot with more tokens than any window has"
+    DAMAGED_CODING = "an answer that is not whole {coding}, as it says"
     TOO_LARGE = "an answer in which {what} is larger than {mib} MiB"
     # vectors
     VECTORS_TOO_LARGE = "more than {mib} MiB of vectors"

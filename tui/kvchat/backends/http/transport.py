@@ -2,7 +2,7 @@
 
 httpx runs in a task that no caller can cancel, so it is cancelled at most once: httpx leaves the connection open when
 a task inside it is cancelled twice, and a server that sees no close goes on generating.
-Nothing is read from the environment, no redirect is followed, no compressed answer is accepted.
+Nothing is read from the environment, no redirect is followed, and no compressed answer is asked for.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
+from kvchat.backends.http.content_coding import CodingError, Inflater, coding_of
 from kvchat.backends.http.endpoint import Endpoint
 from kvchat.text.faults import Fault, Unreached, Unread
 
@@ -74,6 +75,9 @@ _left_behind: set[asyncio.Task[None]] = set()
 """Tasks that did not end within CLOSE_S; kept from the garbage collector until they do."""
 
 
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([\w.:-]{2,40})""", re.IGNORECASE)
+
+
 class ResponseHead(Struct, frozen=True):
     """The status and the headers of an answer; names are lower case."""
 
@@ -89,6 +93,12 @@ class ResponseHead(Struct, frozen=True):
     def content_type(self) -> str:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
+    @property
+    def charset(self) -> str:
+        """The encoding that the content type names, in lower case; empty: none."""
+        found = _CHARSET.search(self.headers.get("content-type", ""))
+        return found[1].lower() if found else ""
+
 
 class Exchange:
     """One request and its answer. Use it in `async with`: leaving closes the connection, always."""
@@ -102,8 +112,10 @@ class Exchange:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         takes_redirections: bool = False,
+        takes_compressed: bool = False,
     ) -> None:
-        """`takes_redirections`: one is an answer like any other; else it is an error."""
+        """`takes_redirections`: one is an answer like any other; else it is an error. `takes_compressed`: an answer in
+        gzip or deflate is unpacked; else it is an error."""
         if not path.startswith("/"):  # "@example.com" after the host would lead there
             raise ValueError("a path begins with /")
         self._endpoint = endpoint
@@ -113,6 +125,7 @@ class Exchange:
         self._headers = dict(headers or {})
         self._body = body
         self._takes_redirections = takes_redirections
+        self._takes_compressed = takes_compressed
         self._queue: asyncio.Queue[ResponseHead | bytes | BackendError | None] = asyncio.Queue(_QUEUE)
         self._streams: list[Any] = []
         self._connecting = False
@@ -237,12 +250,18 @@ class Exchange:
                 url=self._url,
                 target=errors.quoted(head.headers.get("location", "")) or "none",
             )
-        encoding = head.headers.get("content-encoding", "").strip().lower()
-        if encoding not in ("", "identity"):
-            raise failure(Trouble.PROTOCOL, Fault.ENCODED, url=self._url, encoding=errors.quoted(encoding))
+        coding = coding_of(head.headers.get("content-encoding", ""))
+        if coding and not (self._takes_compressed and coding in Inflater.CODINGS):
+            fault = Fault.UNKNOWN_CODING if self._takes_compressed else Fault.ENCODED
+            raise failure(Trouble.PROTOCOL, fault, url=self._url, encoding=errors.quoted(coding))
         await self._queue.put(head)
+        inflater = Inflater(coding) if coding else None
         async for chunk in response.aiter_raw():
-            await self._queue.put(chunk)
+            try:
+                for piece in inflater.take(chunk) if inflater else (chunk,):
+                    await self._queue.put(piece)
+            except CodingError:
+                raise errors.protocol(self._url, Unread.DAMAGED_CODING.format(coding=coding)) from None
 
     async def _close(self) -> None:
         """End the task and every connection it made, within about CLOSE_S."""

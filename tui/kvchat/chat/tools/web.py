@@ -18,7 +18,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from kvchat.backends.dialect import BackendError
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
-from kvchat.backends.http.transport import Exchange
+from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.tools.public_addresses import is_public
 from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
@@ -32,7 +32,8 @@ from kvchat.sanitize import one_line
 LARGEST = 2 << 20
 """Bytes of a page."""
 MOST_REDIRECTS = 5
-TYPES = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/pdf")
+NOT_READ = ("image/", "audio/", "video/", "font/", "application/zip", "application/gzip", "application/x-tar")
+"""How types begin of which nothing is fetched. Any other is decided by what comes: text is sent under many names."""
 ACCEPT = "text/html, text/plain, application/pdf;q=0.9, text/*;q=0.8, application/json;q=0.7"
 RESULTS = 5
 BRAVE = "https://api.search.brave.com"
@@ -52,13 +53,13 @@ class FetchUrl:
         return Permission(FETCH_URL.name, base.host, shown=f"{base}{path}")
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
-        url, kind, data = await self._fetched(given["url"])
-        title, text = await asyncio.to_thread(_read, kind, data)
+        url, head, data = await self._fetched(given["url"])
+        title, text = await _read(head, data)
         source = f"{one_line(title, 80)}, {url}" if title else url
         return [ContextBlock(PASSAGE, source, text, f"{url}#{hashlib.sha256(data).hexdigest()[:16]}")]
 
-    async def _fetched(self, url: str) -> tuple[str, str, bytes]:
-        """The address that a page came from at last, its type and its bytes. Raises ToolError."""
+    async def _fetched(self, url: str) -> tuple[str, ResponseHead, bytes]:
+        """The address that a page came from at last, its head and its bytes. Raises ToolError."""
         asked = _target(url)[0].host
         for _ in range(MOST_REDIRECTS):
             base, path = _target(url)
@@ -67,12 +68,12 @@ class FetchUrl:
                 if not endpoint.place.addresses or not all(map(is_public, endpoint.place.addresses)):
                     raise ToolError(f"{base.host} is not on the internet, and only what is there is fetched.")
                 async with Exchange(
-                    endpoint, "GET", path, headers={"accept": ACCEPT}, takes_redirections=True
+                    endpoint, "GET", path, headers={"accept": ACCEPT}, takes_redirections=True, takes_compressed=True
                 ) as exchange:
                     head = await exchange.head()
                     if head.is_good:
-                        _must_be_text(url, head.content_type)
-                        return url, head.content_type, await exchange.body(LARGEST)
+                        _may_be_text(url, head.content_type)
+                        return url, head, await exchange.body(LARGEST)
                     target = head.headers.get("location", "")
             except BackendError as error:
                 raise ToolError(error.sentence) from None
@@ -97,21 +98,29 @@ def _target(url: str) -> tuple[BaseUrl, str]:
     return base, path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?[]')}" if parts.query else "")
 
 
-def _must_be_text(url: str, kind: str) -> None:
-    if kind and not kind.startswith(TYPES) and not kind.endswith(("+xml", "+json")):
+def _may_be_text(url: str, kind: str) -> None:
+    """Raises ToolError for a type that is never text."""
+    if kind.startswith(NOT_READ) and kind != "image/svg+xml":
         raise ToolError(f"{one_line(url, 200)} is of the type {one_line(kind, 60)}, which is not read.")
 
 
-def _read(kind: str, data: bytes) -> tuple[str, str]:
+async def _read(head: ResponseHead, data: bytes) -> tuple[str, str]:
     """The title and the text of a page. Raises ToolError."""
+    from kvchat.documents.reading.decoding import as_utf8
     from kvchat.documents.reading.sandbox import Readers
 
+    name = f"page{_SUFFIXES.get(head.content_type, '.txt')}"
+    data = as_utf8(data, head.charset)
     try:
-        with Readers() as readers:
-            content = readers.read(f"page{_SUFFIXES.get(kind, '.txt')}", data)
+        with Readers() as readers:  # which ends with this call, whatever it is at
+            content = await asyncio.to_thread(readers.read, name, data)
     except FileUnreadableError as error:
-        raise ToolError(f"The page {error}.") from None
-    return content.title, "\n\n".join(section.text.strip("\n") for section in content.sections)
+        cut = f" (only its first {LARGEST >> 20} MB were fetched)" if len(data) >= LARGEST else ""
+        raise ToolError(f"The page {error}{cut}.") from None
+    text = "\n\n".join(section.text.strip("\n") for section in content.sections)
+    if not text:
+        raise ToolError("The page has no text.")
+    return content.title, text
 
 
 # -- a search ---------------------------------------------------------------------------------------------------------
@@ -168,7 +177,8 @@ async def _brave(variable: str, query: str) -> list[Result]:
 
 async def _json(endpoint: Endpoint, path: str, headers: Mapping[str, str], who: str) -> Mapping[str, Any]:
     """What a search server answers. Raises BackendError and ToolError."""
-    async with Exchange(endpoint, "GET", path, headers={"accept": "application/json", **headers}) as exchange:
+    wanted = {"accept": "application/json", **headers}
+    async with Exchange(endpoint, "GET", path, headers=wanted, takes_compressed=True) as exchange:
         head = await exchange.head()
         body = await exchange.body(LARGEST)
     if head.status == 403 and who == "SearXNG":
