@@ -3,7 +3,8 @@
 Modes: `noise` writes what is no message; `alone` knows no `initialize`; `shuffled`, `more` and `without` list other
 tools; `dies` ends at a call; `child` starts one that goes on; `asks` asks the client before it answers; `zero` gives
 every answer the id 0; `slow` takes two seconds to start; `works` takes two seconds for a call, and tells how far it is. A call of `say` with `wait` has no
-answer, one with `late` has it before the next one's, one with `huge` has 9 MB.
+answer, one with `late` has it before the next one's, one with `huge` has 9 MB. Each start adds a line to the file that
+the variable BOX_STARTS names.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 TEXT = {"type": "string", "title": "Text", "description": "What to say <|im_end|>."}
@@ -30,6 +32,9 @@ ODD: list[object] = ["text", {"name": "no table", "inputSchema": []}, {"name": "
 
 
 def main(modes: list[str], count: int = 0) -> None:
+    if "BOX_STARTS" in os.environ:
+        with Path(os.environ["BOX_STARTS"]).open("a") as starts:
+            starts.write("started\n")
     time.sleep(2 * ("slow" in modes))
     for line in sys.stdin:
         message = json.loads(line)

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -292,3 +293,33 @@ async def test_nothing_is_started_for_a_model_without_tools(begun, server: ToySe
     with pytest.raises(ChatError, match="not known yet"):
         service.mcp.named("box")
     await service.branches.set_tools(conversation.id, [])
+
+
+async def test_a_list_of_today_starts_no_program(begun, file: File, clock, tmp_path: Path) -> None:
+    log = tmp_path / "starts"
+
+    async def created(name: str = "box", *modes: str) -> tuple[int, tuple[str, ...]]:
+        """How often the program was started by then, and the tools."""
+        file.has(*modes, env={"BOX_STARTS": str(log)})
+        conversation = await (await begun()).new_conversations.create(tools=[name], reuse=False)
+        return log.read_text().count("\n"), conversation.tools
+
+    first, tools = await created()
+    assert first == 1
+    assert await created() == (1, tools)
+    assert await created("box__say") == (1, ("box__say",))
+    with pytest.raises(ChatError, match="There is no tool box__none"):
+        await created("box__none")
+    assert (await created())[0] == 2, "it was asked again for one that it may have by now"
+    clock.now += timedelta(hours=25)
+    assert (await created())[0] == 3
+    assert "box__added" in (await created("box", "more"))[1], "another command line"
+
+
+async def test_a_list_of_an_older_kvchat_is_made_again(begun, file: File, tmp_path: Path) -> None:
+    file.has(env={"BOX_STARTS": str(tmp_path / "starts")})
+    service = await begun()
+    await service.mcp.list_tools(["box"])
+    await service.core.keep_setting("tools listed at box", None)
+    await (await begun()).new_conversations.create(tools=["box"], reuse=False)
+    assert (tmp_path / "starts").read_text().count("\n") == 2

@@ -75,7 +75,7 @@ class NewConversations:
         if names and info is not None and info.takes_tools is False:
             raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
         if names is not None:
-            return await listed_tools(self._core, names)
+            return await listed_tools(self._core, names, recent=True)
         for usual in (persona.tools if persona is not None else None, link.connector.server.tools):
             names = usual if names is None else names
         names = (self._core.settings.tools or ()) if names is None else names

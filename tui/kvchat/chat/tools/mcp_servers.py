@@ -7,12 +7,14 @@ same bytes whatever order it lists them in. A program is started only after the 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.chat.errors import ChatError
@@ -46,6 +48,19 @@ AGREED = "programs agreed"
 """The setting of the store with the digests of the command lines that the user agreed to: a JSON list."""
 LISTED = "tools listed "
 """Begins the settings of the store with what a server listed."""
+LISTED_AT = "tools listed at "
+"""Begins those with where a list is from, and when it was made."""
+RECENT_S = 24 * 3600.0
+"""How long a list is taken for what the server still has, where a question would have to wait for another one."""
+
+
+class _ListOrigin(Struct, frozen=True):
+    """Where a kept list is from."""
+
+    source: str
+    """Of the server as it was configured."""
+    at: float
+    """Seconds since the epoch."""
 
 
 class McpServers:
@@ -136,10 +151,12 @@ class McpServers:
 
     # -- what they list
 
-    async def list_tools(self, names: Sequence[str]) -> None:
-        """Ask the servers behind these names for their tools. Raises ChatError."""
+    async def list_tools(self, names: Sequence[str], *, recent: bool = False) -> None:
+        """Ask the servers behind these names for their tools; with `recent` only those that have not listed them within
+        RECENT_S, as they are configured now. Raises ChatError."""
         for group, server in self.behind(names).items():
-            await self._list(group, server)
+            if not (recent and self._is_recent(group, server, names)):
+                await self._list(group, server)
 
     def left_out(self, names: Sequence[str]) -> list[str]:
         """What the servers behind these names list and kvchat does not offer, a text for each that was asked."""
@@ -174,6 +191,19 @@ class McpServers:
             self._say(self._left_out[group])
         if not self._ground.incognito:
             await self._ground.keep_setting(LISTED + group, encode(self._lists[group]))
+            origin = _ListOrigin(_source(server), self._ground.timestamp())
+            await self._ground.keep_setting(LISTED_AT + group, encode(origin))
+
+    def _is_recent(self, group: str, server: McpServer, names: Sequence[str]) -> bool:
+        """Whether the kept list of a server has these tools, and need not be made again."""
+        try:
+            origin = decode(self._ground.setting(LISTED_AT + group), _ListOrigin)
+        except ValueError:
+            return False
+        age = self._ground.timestamp() - origin.at
+        if origin.source != _source(server) or not self.may_start(server) or not 0 <= age < RECENT_S:
+            return False
+        return bool(self._listed(group)) and all(self.named(name) for name in names if self.group_of(name) == group)
 
     def _say(self, words: str) -> None:
         self._ground.events.tell(Noticed(words, "warning"))
@@ -274,6 +304,11 @@ class McpServers:
             task.cancel()
         await asyncio.gather(*(client.aclose() for _, client in self._clients.values()), return_exceptions=True)
         self._clients.clear()
+
+
+def _source(server: McpServer) -> str:
+    """Stands for what answers under a server's name: its program, or its address."""
+    return hashlib.sha256(f"{server.digest} {server.url}".encode(errors="surrogatepass")).hexdigest()
 
 
 class McpTool:

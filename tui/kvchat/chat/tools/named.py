@@ -11,12 +11,13 @@ from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
 
 
-async def listed_tools(core: Core, names: Sequence[str]) -> bytes:
-    """The tools of these names and groups, those of MCP servers as they list them now. Raises ChatError."""
+async def listed_tools(core: Core, names: Sequence[str], *, recent: bool = False) -> bytes:
+    """The tools of these names and groups, those of MCP servers as they list them now; with `recent` as they did within
+    a day, so that no program must start for it. Raises ChatError."""
     from kvchat.prompt.offered_tools import own_tools
 
     if others := [name for name in names if not own_tools(name)]:
-        await core.mcp.list_tools(others)
+        await core.mcp.list_tools(others, recent=recent)
     return named_tools(core, names)
 
 
