@@ -20,6 +20,7 @@ from kvchat.chat.question.mentions import MentionScope, OutsideError, asked_as, 
 from kvchat.prompt.drafts import Draft, Unsent, given, plain_paste
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
+from kvchat.sanitize import exact
 from kvchat.text.format import count, counted, short_count
 from kvchat.text.problems import ChatProblem
 from kvchat.ui.controllers.context import SLOW_S
@@ -290,7 +291,7 @@ class SendingController:
         if not await self.workspace.ask(
             ConfirmScreen(
                 f"Send {files} with secrets?" if error.is_secret else f"Send {files} from outside the working folder?",
-                error.sentences if error.is_secret else error.paths,
+                error.sentences if error.is_secret else [*map(exact, error.paths)],
                 [("n", "Go back to the message", False), ("y", f"Send {it}", True)],
             )
         ):
