@@ -139,3 +139,40 @@ def test_what_is_no_json_stays_none() -> None:
     for text in ("{'a': 1}", '{"a": 1,}', '{"a": "\\x"}', "{a: 1}", '"'):
         with pytest.raises(PayloadError):
             parsed(text)
+
+
+# -- an answer that is not alone, and one without words
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_answers_in_one_stream_are_not_mixed(first: int) -> None:
+    def of(index: int, text: str, finish: str | None = None) -> dict[str, object]:
+        return {"index": index, "delta": {"content": text}, "finish_reason": finish}
+
+    other = 1 - first
+    body = events(
+        json.dumps({"choices": [of(first, "one "), of(other, "eins ")]}).encode(),
+        json.dumps({"choices": [of(other, "zwei", "length")]}).encode(),
+        json.dumps({"choices": [of(first, "two", "stop")]}).encode(),
+    )
+    text, ended = of_openai(body)
+    assert (text, ended.state) == ("one two", State.DONE)
+
+
+@pytest.mark.parametrize(
+    ("finish", "tokens", "said"),
+    [
+        ("stop", 12, "The model answered nothing (12 tokens, none visible). Try again."),
+        (
+            "length",
+            12,
+            "The model answered nothing (12 tokens, none visible): cut at max tokens. Try again, or raise max_tokens.",
+        ),
+        ("stop", None, "The model answered nothing. Try again."),
+        ("stop", 0, "The model answered nothing. Try again."),
+    ],
+)
+def test_of_an_empty_answer_what_is_known_is_told(finish: str, tokens: int | None, said: str) -> None:
+    usage = json.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": tokens}}).encode()
+    _, ended = of_openai(events(part("", finish), usage))
+    assert ended.state is State.EMPTY and note_sentence(ended.note) == said

@@ -260,6 +260,8 @@ class ChatAnswer:
         self._emit = emit
         self._context_size = context_size
         self._finish: str | None = None
+        self._index: int | None = None
+        """The number of this answer, as its first part has it."""
         self._reasoning_field: str | None = None
         self._fields = {"content": _Field(), "reasoning": _Field(), "refusal": _Field()}
         self._thoughts = thoughts or Thoughts(None)
@@ -360,6 +362,10 @@ class ChatAnswer:
     def _choice(self, choice: Mapping[str, object]) -> None:
         if "error" in choice and (found := errors.error_in(choice)) is not None:
             raise errors.of_stream(self._url, *found)
+        if isinstance(index := choice.get("index"), int):
+            self._index = index if self._index is None else self._index
+            if index != self._index:
+                return  # of another answer, which was not asked for
         finish = _finish_in(choice)
         self._finish = finish or self._finish
         delta, message = choice.get("delta"), choice.get("message")
@@ -496,10 +502,16 @@ class ChatAnswer:
             if self._has_reasoning:
                 kind = NoteKind.ONLY_REASONING
                 state = State.LENGTH if self._finish in _LENGTHS else state
-            return Ended(state, called or said(kind))
+            return Ended(state, called or self._said_of_nothing(kind))
         if self._finish in _LENGTHS:
             return Ended(State.LENGTH, said(NoteKind.LONGEST))
         return Ended(State.DONE, called)
+
+    def _said_of_nothing(self, kind: NoteKind) -> Statement:
+        """What is known of an answer without words."""
+        if kind is not NoteKind.NO_WORDS:
+            return said(kind)
+        return said(kind, tokens=self._reported.predicted_tokens or None, cut=(self._finish in _LENGTHS) or None)
 
     def _failure(self, error: BackendError | None) -> BackendError:
         """Why it did not finish: what the server said, else what broke it off."""
@@ -562,7 +574,8 @@ class Alternatives:
             self._take(at, payload)
             return
         for choice in choices:
-            self._take(self._place(choice.get("index")), Payload({**chunk, "choices": [choice]}))
+            at = self._place(choice.get("index"))
+            self._take(at, Payload({**chunk, "choices": [{**choice, "index": at}]}))
 
     def _place(self, index: object) -> int:
         """The answer that a number is of; of one that is out of place, the first that nothing came of yet."""

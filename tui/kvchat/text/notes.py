@@ -19,8 +19,8 @@ _SENTENCES: dict[str, str] = {
     NoteKind.NOTHING_SENT: "Stopped before it was sent.",
     NoteKind.STOPPED_EARLY: "Stopped before the first word.",
     NoteKind.SILENT: "The server has gone quiet.",
-    NoteKind.NO_WORDS: "The model answered nothing. Try again; if it stays so, the conversation may be too long for "
-    "the server's window.",
+    NoteKind.NO_WORDS: "The model answered nothing<tokens: ({tokens:,} tokens, none visible)>"
+    "<cut:: cut at max tokens>. Try again<cut:, or raise max_tokens>.",
     NoteKind.ONLY_REASONING: "The model reasoned and gave no answer. <cli:kvchat show has it|It is folded above>; ask "
     "again, or turn thinking off.",
     NoteKind.FILTERED: "A content filter of the server stopped the answer<words:: {words:stop}|.>",
