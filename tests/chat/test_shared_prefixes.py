@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from remembering_kit import remembering
+from remembering_kit import said as asked
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.accounting import TurnFigures
@@ -13,6 +15,7 @@ from kvchat.cache.warmth import UNKNOWN, Heat
 from kvchat.chat.cache import shared_prefixes
 from kvchat.chat.cache.shared_prefixes import HELD_S, SharedPrefixes
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
+from toyserver import ToyServer, reply, tokens
 
 ROOT = node(None, system_message("Answer briefly."), 0.0)
 
@@ -131,3 +134,19 @@ def test_the_room_is_kept_and_what_is_held_was_sent_from_its_beginning(steps, ro
                 assert there == sorted(there, reverse=True)
     finally:
         shared_prefixes.ROOM = old
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 500, 501])
+async def test_a_conversation_that_was_just_answered_is_never_told_cold_where_the_template_is_refused(tmp_path, status):
+    async with ToyServer(slots=2) as server:
+        server.on("/apply-template", reply(status, {"error": "no"}))
+        server.on("/tokenize", reply(status, {"error": "no"}))
+        async with remembering(server.url, tmp_path, enabled=False) as service:
+            server.on_chat(tokens("Yes.", prompt=50, cached=10))
+            id = (await service.new_conversations.create("Be brief.")).id
+            for number in range(2):
+                await asked(service, id, f"Question {number}")
+                cache = service.servers.link(id).cache
+                if cache is not None:
+                    await cache.settled()
+                assert service.tracker.warmth(id).heat is (Heat.UNKNOWN if status in (400, 500) else Heat.WARM)

@@ -197,7 +197,7 @@ class PromptTokens:
     def gave_up(self, error: BackendError) -> None:
         """The server refused: where it cannot be asked such things at all, it is not asked any more."""
         log.info("the server's cache cannot be followed: %s", error.sentence)
-        if error.status in (404, 405, 501):
+        if error.status in (401, 403, 404, 405, 410, 501):
             self._give_up()
 
     def was_slow(self) -> None:

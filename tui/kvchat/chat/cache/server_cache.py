@@ -109,6 +109,8 @@ class ServerCache:
         self.heads: dict[str, tuple[str, ...]] = {}
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._leaving: asyncio.Task[None] | None = None
+        self.unfollowed: set[str] = set()
+        """Conversations of whose last prompt the server told no tokens: what it holds of them is unknown."""
         self._current: TrackedTurn | None = None
         """The chat request that is being played, or was played last."""
         self._side_prompt = NO_TOKENS
@@ -394,6 +396,8 @@ class ServerCache:
         figures, prompt = answer.figures, tracked.tokens
         predicted = (figures.predicted_tokens or 0) if figures else 0
         slot_tokens, sampled = None, None
+        note = self.unfollowed.add if prompt is None else self.unfollowed.discard
+        note(tracked.turn.session_id)
         if prompt is not None and tracked.prediction is not None:
             sampled = await self._sampled(tracked, prompt, predicted, answer, settled)
             if predicted and tracked.kind == "conversation":

@@ -348,9 +348,21 @@ class CacheTracker:
         if tracked is not None:
             for other in others:
                 self._journal.answered(tracked, other)
-        if (cache is None or not cache.prompts.works) and link.shared is not None:
-            link.shared.answered(answer, self._ground.timestamp())
+        if cache is None or not cache.prompts.works:
+            self._answered_untracked(link, conversation.tree.path(answer.id))
         return is_tracked
+
+    def _answered_untracked(self, link: Link, path: Sequence[Node]) -> None:
+        """An answer, the last of `path`, of a server whose cache cannot be tracked. That may have shown while it was
+        asked for."""
+        from kvchat.chat.cache.shared_prefixes import SharedPrefixes
+
+        now = self._ground.timestamp()
+        if link.shared is None and link.info is not None:
+            link.shared = SharedPrefixes(link.info)
+            link.shared.sent(path[:-1], now)
+        if link.shared is not None:
+            link.shared.answered(path[-1], now)
 
     def asked_of(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> TrackedTurn:
         """A request to a server that cannot be tracked, for what is known of it all the same."""
@@ -448,6 +460,8 @@ class CacheTracker:
         states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
         if not states and conversation is not None and has_images(wires_of(conversation.path())):
             return UNKNOWN  # only the server knows its tokens
+        if not states and id in cache.unfollowed:
+            return UNKNOWN
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
