@@ -62,6 +62,19 @@ def test_the_address_may_be_a_mirrors(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("", ["a.gguf", "x-Q4_K_M.gguf"], ["x-Q4_K_M.gguf"]),
         ("", ["mmproj-x-Q4_K_M.gguf", "x.imatrix.gguf", "x-Q2_K.gguf", "x-Q8_0.gguf"], ["x-Q2_K.gguf"]),
+        ("", ["MTP/mtp-x.gguf", "x-Q8_0.gguf"], ["x-Q8_0.gguf"]),
+        ("", ["x-Q8_0.gguf", "mtp-x-Q4_K_M.gguf", "x-draft-Q4_K_M.gguf"], ["x-Q8_0.gguf"]),
+        ("", ["x-eagle3-Q4_K_M.gguf", "lora/x-Q4_K_M.gguf", "ggml-vocab-x.gguf", "x-F16.gguf"], ["x-F16.gguf"]),
+        ("", ["clip-Q4_K_M.gguf", "x-embedding-Q4_K_M.gguf", "x-Reranker-Q4_K_M.gguf", "x-Q6_K.gguf"], ["x-Q6_K.gguf"]),
+        ("", ["x-BF16.gguf", "x-Q2_K.gguf", "x-Q5_K_M.gguf", "x-Q3_K_M.gguf"], ["x-Q5_K_M.gguf"]),
+        ("", ["x-IQ4_XS.gguf", "x-Q4_0.gguf", "x-Q4_K_S.gguf"], ["x-Q4_K_S.gguf"]),
+        ("", ["x-BF16.gguf", "x-Q3_K_M.gguf"], ["x-Q3_K_M.gguf"]),
+        ("mtp-x.gguf", ["mtp-x.gguf", "x-Q8_0.gguf"], ["mtp-x.gguf"]),
+        (
+            "",
+            ["BF16/x-BF16-00001-of-00002.gguf", "BF16/x-BF16-00002-of-00002.gguf", "x-UD-Q4_K_XL.gguf"],
+            ["x-UD-Q4_K_XL.gguf"],
+        ),
         ("q4_k", ["x-Q4_K_M.gguf", "x.Q4_K.gguf"], ["x.Q4_K.gguf"]),
         ("Q4_K_XL", ["x-UD-Q4_K_XL.gguf"], ["x-UD-Q4_K_XL.gguf"]),
         ("d/x.gguf", ["x.gguf", "d/x.gguf"], ["d/x.gguf"]),
@@ -72,13 +85,19 @@ def test_the_address_may_be_a_mirrors(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_the_file_is_chosen_as_llama_server_does(tag: str, files: list[str], taken: list[str]) -> None:
+def test_the_file_is_the_model_nearest_to_the_usual_one(tag: str, files: list[str], taken: list[str]) -> None:
     assert chosen(HubName("o/r", tag), [(name, 1) for name in files]) == [(name, 1) for name in taken]
+
+
+def test_a_model_may_have_such_a_word_in_its_name() -> None:
+    files = [("Vocab-Tutor-8B-Q4_K_M.gguf", 1), ("mmproj-Vocab-Tutor-8B-F16.gguf", 1)]
+    assert chosen(HubName("o/r"), files) == files[:1]
 
 
 @pytest.mark.parametrize(
     ("tag", "files", "words"),
     [
+        ("", ["x-embedding-Q4_K_M.gguf", "vocab.gguf"], "o/r has no GGUF model."),
         ("", ["model.safetensors", "mmproj-x.gguf"], "o/r has no GGUF model. Look for a repository"),
         ("Q5_K_M", ["x-Q4_K_M.gguf", "x-Q8_0.gguf"], "o/r has no Q5_K_M. It has: Q4_K_M, Q8_0."),
         ("", ["x-00001-of-00002.gguf"], "o/r lacks parts of x-00001-of-00002.gguf."),

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="OWNER/REPO[:QUANT]",
-        help="a repository with GGUF files, and which quantisation (Q4_K_M, else the first file); an address of one "
+        help="a repository with GGUF files, and which quantisation (Q4_K_M, else the nearest); an address of one "
         "of its files does, too",
     )
 

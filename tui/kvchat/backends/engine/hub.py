@@ -46,7 +46,13 @@ _NAME = re.compile(
     r"(?::(?P<tag>[\w.-]+)|/(?:(?:blob|resolve)/[^/]+/)?(?P<file>[^?#]+\.gguf)(?:[?#].*)?|/(?:tree/[^?#]*)?(?:[?#].*)?)?",
     re.IGNORECASE,
 )
-_NO_MODELS = ("mmproj", "imatrix")
+_NO_MODEL = re.compile(
+    r"(?:^|[-_./])(?:mmproj|imatrix|clip|mtp|nextn|draft(?:er)?|eagle\d|dflash|medusa|lora|adapters?|vocab(?=\.gguf$)|ggml-vocab"
+    r"|control[-_]vector|embed(?:ding|dings|der)?|rerank(?:er|ing)?)(?=[-_./]|$)",
+    re.IGNORECASE,
+)
+"""A name or a folder of a file that is no model to chat with: what goes with one, or another kind of model."""
+_BITS = re.compile(r"(?:I?Q|TQ|FP|BF|F)(\d+)|(?:MX|NV)FP(4)", re.IGNORECASE)
 
 
 class HubError(ProblemError):
@@ -150,14 +156,14 @@ async def fetch(model: HubModel, told: Callable[[Fetching], None]) -> Path:
 
 
 def chosen(name: HubName, files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """The files of a repository that a name means, as `-hf` chooses: the quantisation that is named, else the usual
-    one, else the first model; all parts of a split one. Raises HubError."""
+    """The files of a repository that a name means: the file or quantisation that is named, else the usual one, else the
+    nearest to it; all parts of a split one. Raises HubError."""
     sizes = dict(files)
     models = [
         path
         for path in sizes
         if path.lower().endswith(".gguf")
-        and not any(mark in path.lower().rpartition("/")[2] for mark in _NO_MODELS)
+        and (path == name.tag or not is_no_model(path))
         and str(parts_of(Path(path))[0]) == path
     ]
     if not models:
@@ -167,10 +173,28 @@ def chosen(name: HubName, files: Sequence[tuple[str, int]]) -> list[tuple[str, i
     if found is None and name.tag:
         there = dict.fromkeys(quantisation_of(Path(path).stem) or path for path in models)
         raise HubError(HubProblem.NO_SUCH_FILE, repo=name.repo, tag=name.tag, names=", ".join(there))
-    parts = [str(part) for part in parts_of(Path(found or models[0]))]
+    nearest = min(
+        models, key=lambda path: _distance(path, sum(sizes.get(str(part), 0) for part in parts_of(Path(path))))
+    )
+    parts = [str(part) for part in parts_of(Path(found or nearest))]
     if not sizes.keys() >= set(parts):
         raise HubError(HubProblem.PARTS_MISSING, repo=name.repo, name=parts[0])
     return [(part, sizes[part]) for part in parts]
+
+
+def is_no_model(path: str) -> bool:
+    """Whether a file's name or folder says that it is no model to chat with."""
+    return _NO_MODEL.search(path) is not None
+
+
+def _distance(path: str, octets: int) -> tuple[float, int, int]:
+    """How far a quantisation is from the usual one: in bits a weight, more rather than fewer; then 4 bit ones by how
+    they are made; then the smaller file."""
+    quantisation = quantisation_of(re.sub(r"-\d{5}-of-\d{5}$", "", Path(path).stem))
+    found = _BITS.search(quantisation)
+    bits = int(found[1] or found[2]) if found else 16
+    made = 0 if "Q4_K" in quantisation else 1 if quantisation.startswith("Q") else 2
+    return (bits - 4 if bits >= 4 else 4.5 - bits, made, octets)
 
 
 async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], None]) -> None:
