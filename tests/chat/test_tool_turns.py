@@ -21,7 +21,9 @@ from kvchat.config.personas import Persona
 from kvchat.prompt.message import Message, Role, State, node
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, Decision, ToolCall
 from kvchat.prompt.wire import canonical
+from kvchat.store import StoreError
 from kvchat.text.notes import note_sentence
+from kvchat.text.problems import StoreProblem
 from kvchat.transfer import lossless
 from kvchat.transfer.exact_json import loads
 from kvchat.transfer.formats import Source, TransferError
@@ -356,6 +358,52 @@ async def test_an_answer_that_failed_after_a_call_is_asked_for_again_without_the
     assert roles(conversation) == ["system", "user", "assistant", "tool", "assistant"]
     assert conversation.path()[-1].text == "Ten seconds."
     assert len(server.chats) == 3
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_only_what_was_begun_is_unknown_after_a_kill(make, server, folder, begins, monkeypatch):
+    """The kvchat that streams a call is taken for dead at each of the two moments."""
+    service = make(server.url)
+    service.tools.can_ask = True
+    moment = asyncio.Event()
+
+    async def run(self, conversation, given):
+        moment.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("kvchat.chat.tools.files.ReadFile.run", run)
+
+    def on_event(event):
+        if isinstance(event, ToolAsked) and event.conversation in service.tools.waiting:
+            if begins:
+                service.tools.decide(event.conversation, Decision.ONCE)
+            else:
+                moment.set()
+
+    service.events.subscribe(on_event)
+    server.on_chat(calls(READ_A))
+    conversation = await service.new_conversations.create(tools=["files"])
+    await service.turns.send(conversation.id, Question("What does it say?"))
+    async with asyncio.timeout(30):
+        await moment.wait()
+    later = make(server.url)
+    with later.store.database.write() as connection:
+        connection.execute("UPDATE node SET owner = '999999 0 0' WHERE state = 'streaming'")
+    later.store.recover()
+    found = later.store.tree(conversation.id)
+    [result] = [one for one in found if one.role is Role.TOOL]
+    assert (result.text, result.state) == (INTERRUPTED if begins else NOT_CARRIED_OUT, State.INTERRUPTED)
+    await service.conversations.stop(conversation.id)
+
+
+async def test_a_call_that_cannot_be_noted_down_is_not_carried_out(allowed, server, folder, monkeypatch):
+    def full(node):
+        raise StoreError(StoreProblem.DISK_FULL, where="kvchat.db")
+
+    monkeypatch.setattr(allowed.store, "begin_call", full)
+    conversation = await said(allowed, server, calls(READ_A), tokens("Then not.", prompt=60))
+    result = conversation.path()[3]
+    assert result.text.startswith("The call was not carried out") and not result.message.blocks
 
 
 @pytest.mark.parametrize("moment", ["called", "calling"])

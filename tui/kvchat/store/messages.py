@@ -14,7 +14,7 @@ from kvchat.cache.speed import SpeedSample
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, chained, has_end_only, settled
-from kvchat.prompt.tools import INTERRUPTED
+from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
 from kvchat.store.conversations import Change, ConversationRows, move
@@ -109,6 +109,10 @@ class MessageRows:
             )
         self._sequence[node] = number + 1
 
+    def begin_call(self, node: str) -> None:
+        with self._db.write(durable=True) as connection:
+            connection.execute("UPDATE node SET note = '' WHERE id = ? AND state = 'streaming'", (node,))
+
     def settle(self, node: Node, known: Conversation | None, change: Change | None) -> Conversation | None:
         row: Conversation | None = None
         with self._db.write(durable=True) as connection:
@@ -185,7 +189,10 @@ class MessageRows:
         if has_end_only(field) and not has_end_only(begun.reasoning_field):
             # What was text before the end of the thought is stored again as reasoning.
             begun, deltas = Message(begun.role, ""), [row for row in deltas if has_end_only(row[2])]
-        text = INTERRUPTED if begun.role is Role.TOOL else begun.text + _joined(row[0] for row in deltas)
+        waited = streaming.note is not None and streaming.note.is_a(NoteKind.CALL_WAITS)
+        text = begun.text + _joined(row[0] for row in deltas)
+        if begun.role is Role.TOOL:
+            text = NOT_CARRIED_OUT if waited else INTERRUPTED
         reasoning = begun.reasoning + _joined(row[1] for row in deltas)
         return settled(
             streaming,

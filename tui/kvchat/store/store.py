@@ -235,6 +235,10 @@ class Store:
         text and what came since. Nothing happens when the answer is settled."""
         self._messages.append(node, text, reasoning, reasoning_field)
 
+    def begin_call(self, node: str) -> None:
+        """Note that a call is being carried out from now on: until then a kvchat that ends has not carried it out."""
+        self._messages.begin_call(node)
+
     def settle(
         self, node: Node, known: Conversation | None = None, change: Change | None = None
     ) -> Conversation | None:

@@ -44,6 +44,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.ON_THE_INTERNET: "{url} sends what it gets to the internet, where memory.on_cloud lets no background work "
     "be done.",
     NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
+    NoteKind.CALL_WAITS: "Not carried out yet.",
     NoteKind.PART_LOST: "A part of this answer came damaged and is missing.",
     NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. <title:{title} answers with "
     "the model that is loaded; load the other one there.|Nothing of this conversation was cached there.>",

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Waiting
+from kvchat.cache.causes.cause import said
 from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.core import Core
@@ -29,10 +30,11 @@ from kvchat.chat.turns.answer_request import AnswerTask
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import RESULT, ContextBlock, guarded
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Message, Node, Role, State, node, tools_of
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node, tools_of
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
+from kvchat.store import StoreError
 
 RESULT_SHARE = 4
 """The results of a turn take at most this part of the window."""
@@ -41,6 +43,8 @@ LEAST_TOKENS = 100
 CHANGED = "What the user was asked about has changed meanwhile. Call it again."
 REFUSED = "The user did not allow this call."
 STANDS = "All of this stands in this conversation already; see above."
+
+NOT_STORED = "The call was not carried out: nothing is, that cannot be noted down first."
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +82,13 @@ class ToolSteps:
 
     async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall) -> Node:
         conversation = task.conversation
-        begun = node(parent, Message(Role.TOOL, "", calls=(call,)), self._core.timestamp(), state=State.STREAMING)
+        begun = node(
+            parent,
+            Message(Role.TOOL, "", calls=(call,)),
+            self._core.timestamp(),
+            state=State.STREAMING,
+            note=said(NoteKind.CALL_WAITS),
+        )
 
         def goes_on(row: Conversation) -> Conversation:
             return replace(row, head=begun.id) if row.head == parent.id else row
@@ -87,7 +97,7 @@ class ToolSteps:
         conversation.live = LiveAnswer(begun.id, time.monotonic(), waiting=Waiting("tool", 0.0))
         self._core.events.tell(ConversationChanged(conversation.id))
         path = conversation.tree.path(parent.id)
-        task.calling = asyncio.create_task(self._outcome(conversation, path, call))
+        task.calling = asyncio.create_task(self._outcome(conversation, path, begun, call))
         if task.is_stopped:
             task.calling.cancel()
         await asyncio.wait({task.calling})
@@ -110,7 +120,17 @@ class ToolSteps:
         self._core.events.tell(ConversationChanged(conversation.id))
         return result
 
-    async def _outcome(self, conversation: OpenConversation, path: Sequence[Node], call: ToolCall) -> CallOutcome:
+    async def _begin(self, conversation: OpenConversation, call: Node) -> None:
+        """Store that a call is carried out from now on, before it is. Raises ToolError where the disk takes no note."""
+        try:
+            await self._core.writer.now(lambda: self._core.store.begin_call(call.id))
+        except StoreError as error:
+            raise ToolError(f"{NOT_STORED} {error}") from None
+        conversation.tree.put(replace(call, note=None))
+
+    async def _outcome(
+        self, conversation: OpenConversation, path: Sequence[Node], streaming: Node, call: ToolCall
+    ) -> CallOutcome:
         from kvchat.prompt.offered_tools import DEFINITIONS
 
         given, offered = call.given() or {}, tool_names(tools_of(path))
@@ -130,6 +150,7 @@ class ToolSteps:
                 return CallOutcome(REFUSED)
             if tool.permission(given) != permission:
                 return CallOutcome(CHANGED)
+            await self._begin(conversation, streaming)
             begun = True
             self._waits(conversation, "tool")
             async with asyncio.timeout(seconds if own is not None else None):  # servers have a limit of their own
