@@ -112,3 +112,14 @@ def test_titles_are_left_out_and_values_stay() -> None:
 def test_what_cannot_be_offered_has_a_reason(tool: object, why: str) -> None:
     listed = listed_tool("shed", tool)
     assert isinstance(listed, UnusableTool) and listed.why == why
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nb", "a\u202eb", "a\x9bb", "a\u200bb", "a\x00"])
+@pytest.mark.parametrize("place", ["properties", "$defs", "deep"])
+def test_a_name_in_a_schema_with_control_characters_is_not_offered(name, place):
+    named = {name: {"type": "string"}}
+    held = {"properties": {"a": {"type": "object", "properties": named}}} if place == "deep" else {place: named}
+    found = listed_tool("group", {"name": "look", "inputSchema": {"type": "object", **held}})
+    assert found == UnusableTool("look", "a name in its schema has control characters")
+    plain = {"type": "object", "properties": {"größe 1 (cm)": {"type": "string", "description": "a"}}}
+    assert isinstance(listed_tool("group", {"name": "look", "inputSchema": plain}), ListedTool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -75,6 +75,8 @@ def listed_tool(group: str, found: object) -> ListedTool | UnusableTool:
         written = canonical(definition.wire()).decode()
     except (ValueError, TypeError, RecursionError):
         return UnusableTool(shown, "its schema cannot be written as JSON")
+    if not all(name.isprintable() for name in _names_in(definition.parameters)):
+        return UnusableTool(shown, "a name in its schema has control characters")
     if guarded(written) != written:
         return UnusableTool(shown, "its schema has control tokens of models")
     return ListedTool(own, definition)
@@ -106,3 +108,14 @@ def _lean(schema: object) -> object:
         else:
             lean[name] = guarded(value) if is_text and name == "description" else _lean(value)
     return lean
+
+
+def _names_in(schema: object) -> Iterator[str]:
+    """The names of all that a schema holds."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _names_in(one)
+    elif isinstance(schema, Mapping):
+        for name, value in schema.items():
+            yield str(name)
+            yield from _names_in(value)
