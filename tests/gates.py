@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 TESTS = Path(__file__).resolve().parent
 USUAL = {
     "sse_streams": 100_000,
+    "answer_streams": 600,
     "chaos": 300,
     "lists": 1_200,
     "store_kills": 100,
@@ -55,6 +56,12 @@ GATES = (
         "a stream means what the standard says, however it is cut",
         "backends/test_sse.py",
         {"sse_streams": 5_000_000},
+    ),
+    Gate(
+        "T9",
+        "however a server writes text, thoughts and calls, they are read as they are meant",
+        "backends/test_grammar_of_streams.py",
+        {"answer_streams": 100_000},
     ),
     Gate("T2", "captured answers end in the right state, with all their text", "backends/test_replay.py"),
     Gate("T3", "a stop closes the connection within 100 ms", "backends/test_cancel.py backends/test_transport.py"),
