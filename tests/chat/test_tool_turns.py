@@ -27,7 +27,7 @@ from kvchat.text.problems import StoreProblem
 from kvchat.transfer import lossless
 from kvchat.transfer.exact_json import loads
 from kvchat.transfer.formats import Source, TransferError
-from toyserver import Answer, ToyServer, calls, tokens
+from toyserver import Answer, ToyServer, calls, event, sse, tokens
 
 READ_A = '{"path":  "a.txt"}'
 """As a model may write it: what goes back are these very bytes."""
@@ -76,6 +76,14 @@ async def test_a_turn_goes_on_with_what_a_call_gave(allowed, server, folder):
     assert "The lamp turns once" in result.message.blocks[-1].text
     assert answer.text == "Ten seconds."
     assert conversation.record.turns == 1
+
+
+async def test_ids_that_a_server_left_out_are_unique_in_the_conversation(allowed, server, folder):
+    made = {"index": 0, "function": {"name": "read_file", "arguments": READ_A}}
+    parts = [event({"choices": [{"index": 0, "delta": {"tool_calls": [made]}, "finish_reason": "tool_calls"}]})]
+    conversation = await said(allowed, server, sse(parts), sse(parts), tokens("Ten seconds.", prompt=60))
+    ids = [one.message.call.id for one in conversation.path() if one.role is Role.TOOL]
+    assert ids == ["call00000", "call00001"]
 
 
 async def test_a_file_is_read_from_a_line_on(allowed, server, folder):

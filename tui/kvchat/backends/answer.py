@@ -6,13 +6,11 @@ proves nothing. A figure that was not reported is None, never 0.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends import errors
@@ -31,7 +29,6 @@ from kvchat.backends.dialect import (
     Trouble,
     WasThought,
 )
-from kvchat.backends.errors import quoted
 from kvchat.backends.http.payload import (
     count_at,
     figure_at,
@@ -41,111 +38,13 @@ from kvchat.backends.http.payload import (
 )
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import Timings
+from kvchat.backends.tool_calls import ToolCalls
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.thoughts import Part, Thoughts, end_marks
-from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
-
-# -- the tools it calls: where none is offered, a call is a decoration of the answer and never carried out ------------
-
-
-MOST, TOLD = 32, 3
-"""Calls that are kept of an answer, and that its note names."""
-KEPT = 32 * 1024
-"""Characters that are kept of a name, and of the arguments."""
-NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80
-"""Characters of them in the note."""
-
-
-class _Call(Struct):
-    id: str = ""
-    name: str = ""
-    arguments: str = ""
-
-    def take(self, function: Mapping[str, object]) -> None:
-        name, arguments = name_at(function, "name"), function.get("arguments")
-        if name != self.name:  # some servers send the whole name with every fragment
-            self.name = (self.name + name)[:KEPT]
-        if is_object(arguments):
-            arguments = json.dumps(arguments, ensure_ascii=False)
-        if isinstance(arguments, str):
-            self.arguments = (self.arguments + arguments)[:KEPT]
-
-    def __str__(self) -> str:
-        return f"{quoted(self.name, NAME_LIMIT)}({quoted(self.arguments, ARGUMENTS_LIMIT)})"
-
-
-class ToolCalls:
-    """The calls of one answer."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, _Call] = {}
-
-    def take(self, message: Mapping[str, object]) -> bool:
-        """Take what a message, or a part of one, says of calls. Whether it says anything."""
-        found = False
-        for call in _calls_in(message):
-            function = figures_at(call, "function")
-            if not name_at(function, "name") and not function.get("arguments"):
-                continue
-            found = True
-            one = self._at(call, function)
-            one.id = one.id or name_at(call, "id")
-            one.take(function)
-        return found
-
-    def _at(self, call: Mapping[str, object], function: Mapping[str, object]) -> _Call:
-        """The call that a fragment belongs to. Without an index a name begins a new one."""
-        last = max(self._calls, default=-1)
-        index = count_at(call, "index")
-        if index is None:
-            index = last + 1 if name_at(function, "name") or last < 0 else last
-        if index not in self._calls and len(self._calls) >= MOST:
-            return _Call()
-        return self._calls.setdefault(index, _Call())
-
-    @property
-    def all(self) -> tuple[ToolCall, ...]:
-        """The calls in order, each with an id: Mistral's templates take nine letters and digits. What stands for no
-        arguments is an empty object."""
-        calls = (call for _, call in sorted(self._calls.items()))
-        return tuple(
-            ToolCall(
-                whole_characters(call.id) or f"call{number:05}",
-                whole_characters(call.name),
-                whole_characters(call.arguments).strip() or "{}",
-            )
-            for number, call in enumerate(calls)
-        )
-
-    @property
-    def note(self) -> Statement | None:
-        """That these tools were called; None where none was."""
-        calls = [call for _, call in sorted(self._calls.items())]
-        if not calls:
-            return None
-        return said(
-            NoteKind.TOOL_CALLS,
-            calls="\n".join(map(str, calls[:TOLD])),
-            more=max(0, len(calls) - TOLD),
-            nameless=len(calls) == 1 and not calls[0].name,
-        )
-
-
-def _calls_in(message: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The calls in a message: as they are today, and the single one of OpenAI's older interface."""
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        yield from filter(is_object, calls)
-    if is_object(old := message.get("function_call")):
-        yield {"index": 0, "function": old}
-
-
-# -- the answer -------------------------------------------------------------------------------------------------------
-
 
 _T = TypeVar("_T", int, float)
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
@@ -393,7 +292,7 @@ class ChatAnswer:
             self._take_parts(content, whole=whole, last=last)
         if _REFUSAL in delta:
             self._take_parts({"type": _REFUSAL, _REFUSAL: delta[_REFUSAL]}, whole=whole, last=last)
-        if self._calls.take(delta):
+        if self._calls.take(delta, whole=whole):
             self.went_on()
 
     def _take_parts(self, content: object, *, whole: bool, last: bool) -> None:

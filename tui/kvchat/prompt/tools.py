@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -137,6 +138,14 @@ def still_open(calls: tuple[ToolCall, ...], answered: ToolCall) -> tuple[ToolCal
     """The calls that wait for their results when one has its own; None: it was none of them."""
     at = next((at for at, call in enumerate(calls) if call.id == answered.id), None)
     return None if at is None else (*calls[:at], *calls[at + 1 :])
+
+
+def with_ids(calls: Sequence[ToolCall], taken: Iterable[str]) -> tuple[ToolCall, ...]:
+    """Calls that each have an id: nine letters and digits where none came, as Mistral's templates take them, and none
+    that is `taken` in the conversation."""
+    used = {*taken, *(call.id for call in calls)}
+    free = (id for id in map("call{:05}".format, count()) if id not in used)
+    return tuple(call if call.id else ToolCall(next(free), call.name, call.arguments) for call in calls)
 
 
 def broken_call(name: str, why: str) -> str:

@@ -32,7 +32,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled
 from kvchat.prompt.token_ids import AnswerIds, answered, known_ids
-from kvchat.prompt.tools import ToolCall, readable
+from kvchat.prompt.tools import ToolCall, readable, with_ids
 from kvchat.text.faults import Fault
 
 CHECKPOINT_SECONDS = 0.2
@@ -203,6 +203,7 @@ class AnswerRun:
             note, calls = said(NoteKind.BROKEN_CALL, call=calls[-1].name, why=fault), ()
         elif calls:
             state, note = State.DONE, None
+            calls = with_ids(calls, (call.id for one in self._path for call in one.message.calls))
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
             self.answer,
