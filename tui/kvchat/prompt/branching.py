@@ -64,6 +64,13 @@ def closed(path: Sequence[Node], created: float) -> tuple[Node, ...]:
     return tuple(found)
 
 
+def instructed(path: Sequence[Node], text: str, created: float) -> list[Node]:
+    """A branch with an instruction behind it, which is a message of no tree; as a question would follow, it follows
+    what closes a turn that ended among calls."""
+    whole = [*path, *closed(path, created)]
+    return [*whole, node(whole[-1], Message(Role.USER, text), created)]
+
+
 def awaited(question: Node, now: datetime) -> Node:
     """An empty streaming answer to `question`, or to the result of a call."""
     return node(question, Message(Role.ASSISTANT, ""), now.timestamp(), state=State.STREAMING)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from kvchat.patterns import compiled_later
-from kvchat.prompt.branching import Branch, grafted, with_block
+from kvchat.prompt.branching import Branch, grafted, instructed, with_block
 from kvchat.prompt.context import SUMMARY, ContextBlock
-from kvchat.prompt.message import Message, Node, Role, State, node
+from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 
@@ -155,7 +155,7 @@ def request_path(path: Sequence[Node], plan: CompactionPlan, created: float) -> 
     """The messages of the request for the summary: the branch's own nodes, then the instruction, which is a message of
     no tree."""
     end = len(path) - sum(len(turn) for turn in turns_of(path)[plan.send :])
-    return [*path[:end], node(path[end - 1], Message(Role.USER, instruction(plan)), created)]
+    return instructed(path[:end], instruction(plan), created)
 
 
 def usable(answer: str, state: State) -> str:

@@ -85,6 +85,7 @@ class NoteKind(StrEnum):
     NOT_AGREED_APART = auto()  # url
     ON_THE_INTERNET = auto()  # url
     NO_IMAGES = auto()  # model
+    CALLS_LOST = auto()
     CALL_WAITS = auto()  # a call that waits for the user's yes
     # of a whole answer
     PART_LOST = auto()

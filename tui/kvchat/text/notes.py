@@ -43,6 +43,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.NOT_AGREED_APART: f"{_ELSEWHERE} to it. Nothing was sent; send a message there once to be asked.",
     NoteKind.ON_THE_INTERNET: "{url} sends what it gets to the internet, where memory.on_cloud lets no background work "
     "be done.",
+    NoteKind.CALLS_LOST: "A damaged file has lost a part of this branch, and servers refuse it so. Nothing was sent.",
     NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
     NoteKind.CALL_WAITS: "Not carried out yet.",
     NoteKind.PART_LOST: "A part of this answer came damaged and is missing.",

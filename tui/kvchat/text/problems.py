@@ -207,6 +207,7 @@ class ChatProblem(StrEnum):
         "Too long: the prompt has {tokens:,} tokens, the server's window holds {window:,}. Shorten the "
         "question, begin a new conversation, or give the server a larger window."
     )
+    REPLACED = "This message is not here any more: another window asked for another one in its place."
     CALLS_LOST = (
         "A damaged file has lost a part of this branch: a tool's call and its result are not both there, and servers "
         "refuse that. Fork the conversation at its last answer: the fork can be sent."

@@ -29,8 +29,9 @@ from kvchat.chat.server.link import Link
 from kvchat.chat.turns.turns import Turns
 from kvchat.memory.entry import Status
 from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, ExtractionLedger, ExtractionRun, due
+from kvchat.prompt.branching import instructed
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Message, Node, Role, State, new_id, node
+from kvchat.prompt.message import Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
@@ -389,9 +390,8 @@ class Extraction(ConversationObserver):
 
         now = self._core.timestamp()
         thinks = any(known.message.reasoning for known in path)
-        messages = own_prompt(passage) if by_itself else [Message(Role.USER, instruction(passage))]
-        sent = [] if by_itself else list(path)
-        for message in messages:
+        sent = [] if by_itself else instructed(path, instruction(passage), now)
+        for message in own_prompt(passage) if by_itself else ():
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(
             temperature=TEMPERATURE,

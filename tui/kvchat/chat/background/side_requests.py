@@ -25,8 +25,9 @@ from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.turns.answer_run import AnswerRun
-from kvchat.prompt.branching import awaited
-from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node, tools_of
+from kvchat.prompt.branching import awaited, instructed
+from kvchat.prompt.mending import is_whole
+from kvchat.prompt.message import Node, NoteKind, State, tools_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree_read import read_before
 from kvchat.store.side_requests import SideRequest
@@ -68,6 +69,8 @@ class SideRequests:
             return Ended(State.ERROR, self._core.servers.consent.not_agreed(info, record.id, kind=kind))
         if not self._core.servers.takes(conversation, info, path):
             return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
+        if not is_whole(path):
+            return Ended(State.ERROR, said(NoteKind.CALLS_LOST))
         turn = ChatTurn(
             wires_of(path),
             record.id,
@@ -122,7 +125,7 @@ class SideRequests:
         so many tokens at most; more where the model reasons. Runs in the lane."""
         path = conversation.path()
         thinks = any(known.message.reasoning for known in path)
-        path.append(node(path[-1], Message(Role.USER, instruction), self._core.timestamp()))
+        path = instructed(path, instruction, self._core.timestamp())
         parameters = Parameters(temperature=0.0, max_tokens=tokens * (THINKING if thinks else 1), response_format=shape)
         return await self.settled(kind, link, conversation, path, parameters)
 

@@ -18,8 +18,9 @@ from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.turns.turns import Turns
+from kvchat.prompt.branching import instructed
 from kvchat.prompt.conversation import Conversation, title_of
-from kvchat.prompt.message import Message, Node, Role, State, node
+from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.store.conversations import TITLE_ASKED
 from kvchat.store.jobs import Job, JobReason
@@ -143,8 +144,7 @@ class Titles(ConversationObserver):
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.title import ANSWER_TOKENS, INSTRUCTION
 
-        path = conversation.path()
-        path.append(node(path[-1], Message(Role.USER, INSTRUCTION), self._core.timestamp()))
+        path = instructed(conversation.path(), INSTRUCTION, self._core.timestamp())
         return await self._side_requests.settled(
             TITLE, link, conversation, path, Parameters(temperature=0.0, max_tokens=ANSWER_TOKENS)
         )

@@ -34,7 +34,9 @@ from kvchat.chat.events import WarmthChanged
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
+from kvchat.prompt.branching import closed
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Message, Node, Role, State
 
 REST_S = 1.0
@@ -178,6 +180,8 @@ class WarmUp(ConversationObserver):
             return
         if not self._core.servers.takes(conversation, backend.info, conversation.path()):
             return
+        if not is_whole(conversation.path()):
+            return
         if cache is None:
             destination = self._core.servers.consent.destination(backend.info, id)
             if isinstance(backend, PrefillAccess) and destination.host_class is not HostClass.CLOUD:
@@ -198,6 +202,7 @@ class WarmUp(ConversationObserver):
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
+        path += closed(path, self._core.timestamp())  # as the next question does
         turn = self._core.branch_requests.after(conversation, path)
         await self._saver.ready(backend)
         begun = await self._questions.begun(conversation)
@@ -230,6 +235,7 @@ class WarmUp(ConversationObserver):
         if len(path) < 3 or path[-1].state not in (State.DONE, State.LENGTH) or link.info is None:
             return
         held = self._core.tracker.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
+        path += closed(path, self._core.timestamp())  # as the next question does
         if not held or link.info.replicas:  # what a replica still holds, only it can tell
             await link.lane.in_spare_time(self._prefill_messages(link, link.info, backend, conversation, path))
 

@@ -42,7 +42,7 @@ class Branches:
         the question as the draft, with its pastes and attached files. What a damaged file lost of its calls is mended
         there."""
         conversation = self._core.conversations.load(id)
-        at = conversation.tree[node_id]
+        at = conversation.message(node_id)
         draft = ""
         if at.role is Role.USER:
             draft = asked_as(at).encoded()
@@ -68,6 +68,7 @@ class Branches:
         self._core.tracker.did(fork, "fork")
         if not is_whole(path):
             await self.move(fork, whole(path))
+            self._core.conversations.forget_head(fork.id, at.id)  # undo leads to nothing that cannot be sent
         if draft:
             await asyncio.shield(self._core.conversations.set_draft(fork.id, draft))
         return fork
@@ -76,18 +77,19 @@ class Branches:
     async def delete_turn(self, id: str, node_id: str) -> None:
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
         conversation = self._core.conversations.free(id)
+        conversation.message(node_id)
         self._core.tracker.did(conversation, "delete", node_id)
         await self.move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
 
     async def select(self, id: str, node_id: str) -> None:
         """Go to the branch through `node_id`, at its tip."""
         conversation = self._core.conversations.free(id)
-        await self.move(conversation, Branch((), conversation.tree.tip(node_id)))
+        await self.move(conversation, Branch((), conversation.tree.tip(conversation.message(node_id).id)))
 
     async def walk(self, id: str, node_id: str, step: int) -> None:
         """Go to the sibling of `node_id` that is `step` further; at the ends nothing happens."""
         conversation = self._core.conversations.free(id)
-        siblings = [n.id for n in conversation.tree.siblings(node_id)]
+        siblings = [n.id for n in conversation.tree.siblings(conversation.message(node_id).id)]
         at = siblings.index(node_id) + step
         if 0 <= at < len(siblings):
             await self.move(conversation, Branch((), conversation.tree.tip(siblings[at])))

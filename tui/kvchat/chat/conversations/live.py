@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import Prompted, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
+from kvchat.chat.errors import ChatError
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of, tools_of
 from kvchat.prompt.tools import tool_names
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.cache.causes.cause import Finding
@@ -96,6 +98,16 @@ class OpenConversation(Struct, weakref=True):
     def path(self) -> list[Node]:
         """The branch in use, system message first."""
         return self.tree.path(self.record.head)
+
+    def message(self, id: str) -> Node:
+        """The message `id`. Raises ChatError where another window has removed it."""
+        if id not in self.tree:
+            raise ChatError(ChatProblem.REPLACED)
+        return self.tree[id]
+
+    def turn_of(self, id: str) -> tuple[Node, Node | None]:
+        """What `Tree.turn_of` says of it. Raises ChatError too."""
+        return self.tree.turn_of(self.message(id).id)
 
     @property
     def instructions(self) -> str:

@@ -158,7 +158,7 @@ class Turns:
         prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
         mentions needs the user's yes."""
         conversation = self._core.conversations.free(id)
-        question, _ = conversation.tree.turn_of(node_id)
+        question, _ = conversation.turn_of(node_id)
         branch = await self._fitting(
             conversation, question.parent or "", Question(text, meant=meant, again=question), anyway
         )
@@ -174,7 +174,7 @@ class Turns:
         """Go on with a cut answer: a sibling of it that begins with what came. One without a word is answered anew, and
         a server that cannot go on with an answer is asked to by a message; the user is told. Raises ChatError."""
         conversation = self._core.conversations.free(id)
-        question, cut = conversation.tree.turn_of(node_id)
+        question, cut = conversation.turn_of(node_id)
         if cut is not None and cut.is_wordless and cut.state in (*CUT, State.EMPTY):
             await self._regenerate(conversation, node_id, parameters)
             return
@@ -199,7 +199,7 @@ class Turns:
     async def _regenerate(
         self, conversation: OpenConversation, node_id: str, parameters: Parameters | None = None
     ) -> None:
-        question, answer = conversation.tree.turn_of(node_id)
+        question, answer = conversation.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
         await self._core.servers.must_take(conversation, conversation.tree.path(question.id))
@@ -240,8 +240,9 @@ class Turns:
         conversation = self._core.conversations.free(id)
         if self._core.servers.link(id).info is None:
             await self._core.servers.reach(id)
-        question, answer = conversation.tree.turn_of(node_id)
+        question, answer = conversation.turn_of(node_id)
         fresh = awaited(_asked(conversation.tree, question, answer), self._core.clock())
+        await self._core.servers.must_take(conversation, conversation.tree.path(fresh.parent))
         task = AnswerTask(conversation, Branch((fresh,), fresh.id), wanted=wanted)
         await self._branch_off(task, "alternatives", answer)
 
@@ -477,7 +478,7 @@ class Turns:
             while answer.message.calls:
                 last = await self._steps().carry_out(task, answer)
                 if task.is_stopped:
-                    return await self._closed(conversation)
+                    return await self._closed(conversation, last)
                 await self._begin_step(task, last)
                 answer, *_ = await self._settle_all(task)
         except (ChatError, StoreError) as error:
@@ -503,13 +504,13 @@ class Turns:
         self._core.events.tell(ConversationChanged(conversation.id))
         self._core.events.tell(AnswerStarted(conversation.id, fresh.id))
 
-    async def _closed(self, conversation: OpenConversation) -> Node:
-        """The end of a turn that was stopped among calls. Raises ChatError and StoreError."""
-        path = conversation.path()
-        nodes = closed(path, self._core.timestamp())
+    async def _closed(self, conversation: OpenConversation, last: Node) -> Node:
+        """The end of a turn that was stopped among calls, behind the last result, wherever another window has gone
+        meanwhile. Raises ChatError and StoreError."""
+        nodes = closed(conversation.tree.path(last.id), self._core.timestamp())
 
         def goes_on(row: Conversation) -> Conversation:
-            return replace(row, head=nodes[-1].id) if row.head == path[-1].id else row
+            return replace(row, head=nodes[-1].id) if row.head == last.id else row
 
         await self._core.conversations.shared.add(conversation, nodes, goes_on, whole=False)
         return nodes[-1]
