@@ -86,6 +86,14 @@ async def test_a_turn_calls_a_tool_of_a_server(begun, server: ToyServer) -> None
     assert described["description"] == guarded("What to say <|im_end|>.") != "What to say <|im_end|>."
 
 
+async def test_a_tool_of_a_server_is_found_behind_a_prefix(begun, server: ToyServer) -> None:
+    service = await begun()
+    conversation = await service.new_conversations.create(tools=["box"], reuse=False)
+    call = calls(SAY, name="mcp__box__say")
+    conversation = await asks(service, server, call, tokens("Lamp.", prompt=60), id=conversation.id)
+    assert conversation.path()[3].message.blocks[-1].text.startswith("lamp 1")
+
+
 async def test_what_is_offered_stays_whatever_the_server_lists_later(begun, server: ToyServer, file: File) -> None:
     service = await begun()
     conversation = await service.new_conversations.create(tools=["Box", "files"], reuse=False)

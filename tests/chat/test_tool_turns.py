@@ -264,6 +264,28 @@ async def test_a_word_counts_for_the_question_that_was_asked_and_only_if_it_was_
     assert conversation.path()[3].text == REFUSED
 
 
+async def test_the_question_shows_what_goes_out_and_the_call_goes_back_as_it_came(service, server, folder):
+    (folder / "a.txt").write_text("one\ntwo\nthree\n")
+    service.tools.can_ask = True
+    asked = []
+
+    def on_event(event):
+        if isinstance(event, ToolAsked) and (question := service.tools.waiting.get(event.conversation)):
+            asked.append((question.call.name, question.permission.tool, dict(question.given)))
+            service.tools.decide(event.conversation, Decision.ONCE)
+
+    service.events.subscribe(on_event)
+    came = '{"path": "a.txt",  "first_line": "2.0", "more": null}'
+    name = "functions.read_file"
+    conversation = await said(service, server, calls(came, name=name), tokens("Two.", prompt=60))
+    assert asked == [("read_file", "read_file", {"path": "a.txt", "first_line": 2, "more": None})]
+    call, result = conversation.path()[2:4]
+    assert result.message.blocks[-1].text == "two\nthree\n"
+    assert call.message.calls == result.message.calls == (ToolCall("call00000", name, came),)
+    [sent] = server.chats[-1].json["messages"][2]["tool_calls"]
+    assert sent["function"] == {"name": name, "arguments": came}
+
+
 async def test_a_yes_is_for_once_for_the_conversation_or_for_always(make, server, folder):
     service = make(server.url)
     asked = answering(service, Decision.ONCE, Decision.CONVERSATION, Decision.ALWAYS)

@@ -25,7 +25,8 @@ from kvchat.chat.question.builder import SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import UNKNOWN_WINDOW
 from kvchat.chat.tools.consent import ToolConsent
-from kvchat.chat.tools.tool import CallOutcome, Tool, ToolError, unfit
+from kvchat.chat.tools.fitting import fitted, known_name
+from kvchat.chat.tools.tool import CallOutcome, Tool, ToolError
 from kvchat.chat.turns.answer_request import AnswerTask
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import RESULT, ContextBlock, guarded
@@ -133,17 +134,18 @@ class ToolSteps:
     ) -> CallOutcome:
         from kvchat.prompt.offered_tools import DEFINITIONS
 
-        given, offered = call.given() or {}, tool_names(tools_of(path))
+        tools = tools_of(path)
+        offered = tool_names(tools)
+        call = replace(call, name=known_name(call.name, offered))
         name = one_line(call.name, 40)
         if call.name not in offered:
             return CallOutcome(f"There is no tool {name}. The tools are: {', '.join(offered)}.")
         tool, own = self._tool(call.name), DEFINITIONS.get(call.name)
         if tool is None:
             return CallOutcome(f"The tool {name} is not available now.")
-        if own is not None and (wrong := unfit(own, given)):
-            return CallOutcome(wrong)
         begun, seconds = False, self._core.settings.tool_seconds
         try:
+            given = fitted(call.name, tools, call.given() or {}, strict=own is not None)
             permission = tool.permission(given)
             self._waits(conversation, "consent")
             if not await self._consent.agreed(conversation.id, permission, call, given):

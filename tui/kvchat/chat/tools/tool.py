@@ -13,11 +13,9 @@ from kvchat.backends.http.endpoint import parse_base_url
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
-from kvchat.prompt.tools import Permission, ToolDefinition
+from kvchat.prompt.tools import Permission
 from kvchat.sanitize import undrawn
 from kvchat.text.tools import SHOWN
-
-_TYPES = {"string": str, "integer": int}
 
 
 class ToolError(Exception):
@@ -64,16 +62,3 @@ def shown_address(url: str) -> str:
         return f"{parse_base_url(f'{parts.scheme}://{parts.netloc}')}{parts.path}"
     except (BackendError, ValueError):
         return url
-
-
-def unfit(definition: ToolDefinition, given: Mapping[str, Any]) -> str:
-    """What is wrong with the arguments of a call, as a sentence; empty: nothing. What is not known is passed over, for
-    models invent arguments."""
-    for name in definition.parameters["required"]:
-        if name not in given:
-            return f"{definition.name} needs the argument {name}."
-    for name, value in given.items():
-        kind = str(definition.parameters["properties"].get(name, {}).get("type", ""))
-        if kind and (not isinstance(value, _TYPES[kind]) or isinstance(value, bool)):
-            return f"The argument {name} of {definition.name} must be of the type {kind}."
-    return ""
