@@ -54,6 +54,10 @@ ALLOWED: dict[str, set[str]] = {
     "strong": set(),
     "em": set(),
     "s": set(),
+    "u": set(),
+    "kbd": set(),
+    "sub": set(),
+    "sup": set(),
     "br": set(),
     "hr": set(),
     "ul": set(),
@@ -363,3 +367,21 @@ def test_no_value_that_is_not_in_the_conversation_reaches_a_file(branched: Sourc
     for format in ("md", "html", "jsonl"):
         assert "mirostat" not in render(format, [branched], all_branches=True)
     assert json.loads(render("json", [branched]))["conversations"][0]["conversation"]["parameters"]["extra"]
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        ("これは**「重要」**です", "<p>これは<strong>「重要」</strong>です</p>"),
+        ("旧的~~已删除。~~新的", "<p>旧的<s>已删除。</s>新的</p>"),
+        ("one<br>two", "<p>one<br />two</p>"),
+        ("<kbd>Ctrl</kbd> H<sub>2</sub>O <b>x</b>", "<p><kbd>Ctrl</kbd> H<sub>2</sub>O <strong>x</strong></p>"),
+        ("<details>\n<summary>More</summary>", "<p><strong>More</strong></p>"),
+        (
+            "`<br>` <b>open <script>x</script>",
+            "<p><code>&lt;br&gt;</code> &lt;b&gt;open &lt;script&gt;x&lt;/script&gt;</p>",
+        ),
+    ],
+)
+def test_what_models_write_is_in_the_page(text: str, page: str) -> None:
+    assert to_html(text).strip() == page

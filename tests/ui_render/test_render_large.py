@@ -43,7 +43,9 @@ def test_of_one_long_line_each_character_is_copied_once(text: str) -> None:
 
 def test_of_a_table_of_100_000_lines_none_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out: list[str] = []
-    monkeypatch.setattr(table, "inline_lines", lambda text, style="": laid_out.append(text) or [[Span(text, style)]])
+    monkeypatch.setattr(
+        table, "inline_lines", lambda text, style="", _references=(): laid_out.append(text) or [[Span(text, style)]]
+    )
     text = "| a | b |\n|---|---|\n" + "".join(f"| {number} | {number * 7} |\n" for number in range(100_000))
     assert len(drawn(text)) >= 100_000 and laid_out == []
     document = MarkdownDocument(80)

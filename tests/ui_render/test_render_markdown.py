@@ -71,7 +71,8 @@ def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
         "List<int>",
         "<think>secret</think>",
         r"\(x\) and \[y\]",
-        "<br>",
+        "<b>never closed",
+        "Use <details> here",
         "<!-- comment -->",
         "[ref]: http://e.test",
         "<div>\n\nx\n\n</div>",
@@ -85,6 +86,85 @@ def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
 )
 def test_no_text_vanishes(text: str) -> None:
     assert "".join("".join(drawn(text, 200)).split()) == "".join(text.split()).replace("\n", "")
+
+
+UNSPACED = [
+    "这是**注意：**正文",
+    "これは**「重要」**です",
+    "用**（括号）。**继续",
+    "그것은 **‘강조’**입니다",
+    "한국어**(괄호)**는",
+    "旧的~~已删除。~~新的",
+    "他说***“两者”***然后",
+    "これは*「強調」*です",
+    "价格**$5**元",
+    "用**`code`**的",
+    "见**[链接](u)**。",
+    "ใช้**“คำ”**และ",
+    "漢字\U000e0100**「字」**と",
+]
+
+
+@pytest.mark.parametrize("text", UNSPACED)
+def test_emphasis_needs_no_space_where_a_script_has_none(text: str) -> None:
+    assert not {"*", "~"} & set("".join(drawn(text)))
+    assert copied(render_markdown(text, 60)).strip() == text
+
+
+@pytest.mark.parametrize("text", ["**Note:**text", "foo**(bar)**baz", "2 ** 3 and 4 ** 5", "a_「b」_c", "词_“b”_词"])
+def test_emphasis_elsewhere_is_as_ever(text: str) -> None:
+    assert drawn(text) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("one<br>two<br/>three<BR />four", ["one", "two", "three", "four"]),
+        ("a line<br>\nand another<br>", ["a line", "and another"]),
+        ("- one<br>two\n- three", ["• one", "  two", "• three"]),
+        ("> one<br><br>two", ["▎ one", "▎", "▎ two"]),
+        ("`<br>` stays", ["<br> stays"]),
+        ("| a | b |\n|---|---|\n| one<br>two | x<br/>y |", ["a   │ b", "────┼────", "one │ x", "two │ y"]),
+        ("press <kbd>Ctrl</kbd>+<kbd>C</kbd>", ["press Ctrl+C"]),
+        ("H<sub>2</sub>O, x<sup>n+1</sup>, x<sup>n,k</sup>, E<sub>K</sub>", ["H₂O, xⁿ⁺¹, x^(n,k), E_K"]),
+        ("<b>bold <i>both</i></b> <u>u</u> <del>gone</del>", ["bold both u gone"]),
+        ("<details>\n<summary>Show <b>it</b></summary>\n\nText\n\n</details>", ["▾ Show it", "", "Text", "", ""]),
+        ("rain[^1] and fog[^12]\n\n[^1]: a note", ["rain¹ and fog¹²", "", "¹: a note"]),
+    ],
+)
+def test_a_tag_of_html_that_models_write_is_drawn(text: str, lines: list[str]) -> None:
+    assert drawn(text) == lines
+    assert copied(render_markdown(text, 60)).strip() == text
+
+
+DEFINED = "\n\n[1]: https://e.test/1\n[The Docs]: https://e.test/docs 'Title'"
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("see [the *manual*][1]", "see the manual (https://e.test/1)"),
+        ("see [the docs][] or [the  docs]", "see the docs (https://e.test/docs) or the  docs (https://e.test/docs)"),
+        ("it rains [1]", "it rains [1]"),
+        ("- [a][1]", "• a (https://e.test/1)"),
+        ("| [a][1] |\n|---|", "a (https://e.test/1)"),
+        ("`[a][1]` and [a][2] and x[i]", "[a][1] and [a][2] and x[i]"),
+    ],
+)
+def test_a_link_has_the_address_that_the_text_defines(text: str, first: str) -> None:
+    rows = render_markdown(text + DEFINED, 90)
+    assert rows[0].text.rstrip() == first
+    assert copied(rows).strip() == text + DEFINED
+    assert rows[-1].text.startswith("[The Docs]: https")
+
+
+def test_what_code_holds_defines_no_link() -> None:
+    assert drawn("[a][1]\n\n```\n[1]: u\n```")[0] == "[a][1]"
+
+
+@pytest.mark.parametrize("sign", ["<b>", "<b><i>", "<sub>x", "<br>", "<summary>", "[a][1] ", "[", "「**"])
+def test_many_tags_and_links_take_no_time(sign: str) -> None:
+    render_markdown(sign * (60_000 // len(sign)) + DEFINED, 60)
 
 
 def test_a_surplus_cell_of_a_table_is_kept() -> None:

@@ -116,13 +116,17 @@ def _table_close(renderer: object, tokens: Tokens, index: int, options: object, 
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = keep_latex(MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"]))
+    from kvchat.markup import TAG_HIDDEN, as_models_write
+
+    parser = keep_latex(as_models_write(MarkdownIt("commonmark", {"html": False, "breaks": True})))
+    parser.enable(["table", "strikethrough"])
     parser.validateLink = link_allowed  # type: ignore[method-assign]
     rules: dict[str, Any] = {
         "fence": _fence,
         "code_block": _fence,
         "image": _image,
         MATH: _math,
+        TAG_HIDDEN: lambda *_: "",
         "link_open": _link_open,
         "link_close": _link_close,
         "table_open": _table_open,

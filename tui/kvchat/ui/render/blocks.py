@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from kvchat.ui.render.code import CodeBlock, code_rows
 from kvchat.ui.render.highlight import language_of
-from kvchat.ui.render.inline import inline_lines
+from kvchat.ui.render.inline import inline_lines, line_end
+from kvchat.ui.render.parser import References
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span, prefixed, spans_width
 from kvchat.ui.render.table import Table, TableLayout, TableLine, table_line
 from kvchat.ui.render.wrap import plain_rows, wrapped
@@ -61,9 +62,10 @@ def gap(previous: str | None, kind: str, blank: bool) -> list[Row]:
 class BlockRenderer:
     """Draws blocks parsed from `lines`; the code blocks it meets are added to `codes`."""
 
-    def __init__(self, lines: Sequence[str], codes: list[CodeBlock]) -> None:
+    def __init__(self, lines: Sequence[str], codes: list[CodeBlock], references: References = ()) -> None:
         self._lines = lines
         self._codes = codes
+        self._references = references
 
     def blank_above(self, block: Block) -> bool:
         """Whether the line above a block is empty."""
@@ -100,20 +102,21 @@ class BlockRenderer:
             case "fence" | "code_block":
                 return self._code(token, width)
             case "table_open":
-                return TableLayout(width).rows(self.table(block))
+                return TableLayout(width, self._references).rows(self.table(block))
             case "hr":
                 return [Row((Span("─" * width, "rule", "---"),))]
             case _:
                 return plain_rows(token.content, width, style)
 
     def _paragraph(self, text: str, width: int, style: str) -> list[Row]:
-        return [row for line in inline_lines(text, style) for row in wrapped(line, width)]
+        lines = inline_lines(text, style, self._references)
+        return [row for line in lines for row in wrapped(line, width, end=line_end(line))]
 
     def _heading(self, token: Token, text: str, width: int) -> list[Row]:
         level = int(token.tag[1])
         mark = Span("", "", "#" * level + " ")
-        lines = inline_lines(text, f"heading h{level}")
-        rows = [row for line in lines for row in wrapped(line, width)]
+        lines = inline_lines(text, f"heading h{level}", self._references)
+        rows = [row for line in lines for row in wrapped(line, width, end=line_end(line))]
         rows[-1] = replace(rows[-1], end="\n\n")
         return prefixed(rows, (mark,), ())
 

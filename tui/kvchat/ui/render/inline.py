@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvchat.sanitize import clean
-from kvchat.ui.render.parser import inline_tokens
+from kvchat.ui.render.parser import References, inline_tokens
 from kvchat.ui.render.rows import CLOSE, OPEN, Span
 from kvchat.ui.render.wrap import untabbed
 
@@ -19,29 +19,59 @@ if TYPE_CHECKING:
 Lines = tuple[tuple[Span, ...], ...]
 """The spans of every line of a paragraph; a line break in the source is a line break on the screen."""
 
+BREAK = "break"
+"""The style of the undrawn last span of a line that a tag ends, not a line end of the source."""
+_SCRIPTS = {
+    "sub": ("_", str.maketrans("0123456789+-=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")),
+    "sup": (
+        "^",
+        str.maketrans("0123456789+-=()abcdefghijklmnoprstuvwxyz", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"),
+    ),
+}
+"""The characters that Unicode has lowered and raised, and what other text is put behind."""
+_LONG_SCRIPT = 12
 _CACHED_LENGTH = 600
 _KEEP_BACKSLASH = frozenset("()[]")
 """Escapes that are drawn as written: they delimit mathematics."""
 
 
-def inline_lines(text: str, style: str = "") -> Lines:
-    """The spans of the clean `text` of one paragraph, line by line, on top of `style`."""
-    return _cached(text, style) if len(text) <= _CACHED_LENGTH else _lines(text, style)
+def inline_lines(text: str, style: str = "", references: References = ()) -> Lines:
+    """The spans of the clean `text` of one paragraph, line by line, on top of `style`. `references`: what its links may
+    refer to."""
+    if "[" not in text:
+        references = ()
+    return _cached(text, style, references) if len(text) <= _CACHED_LENGTH else _lines(text, style, references)
 
 
 @lru_cache(maxsize=4096)
-def _cached(text: str, style: str) -> Lines:
-    return _lines(text, style)
+def _cached(text: str, style: str, references: References) -> Lines:
+    return _lines(text, style, references)
 
 
-def _lines(text: str, style: str) -> Lines:
-    tokens = inline_tokens(text)
+def _lines(text: str, style: str, references: References) -> Lines:
+    tokens = inline_tokens(text, references)
     if tokens is None:
         return tuple(tuple(untabbed(line, style)) for line in text.split("\n"))
     builder = _Builder(style)
     for token in tokens:
         builder.add(token)
     return builder.lines()
+
+
+def line_end(line: tuple[Span, ...]) -> str:
+    """What a copy has after the line."""
+    return "" if line and line[-1].style == BREAK else "\n"
+
+
+def _in_script(name: str, text: str) -> str:
+    """`text` lowered or raised, where Unicode has all of its characters so, else as it is written in plain text."""
+    sign, table = _SCRIPTS[name]
+    text = text.replace("\n", " ").replace("\t", " ")
+    if all(ord(character) in table for character in text):
+        return text.translate(table)
+    if len(text) > _LONG_SCRIPT:  # small print
+        return text
+    return sign + (text if len(text) == 1 else f"({text})")
 
 
 class _Builder:
@@ -55,6 +85,8 @@ class _Builder:
         self._link_text = ""
 
     def lines(self) -> Lines:
+        if self._done and not self._line:  # a tag ends the paragraph, which needs no line end more
+            return tuple(self._done)
         return (*self._done, tuple(self._line))
 
     @property
@@ -87,6 +119,21 @@ class _Builder:
             case "em_close" | "strong_close" | "s_close":
                 self._styles.pop()
                 self._line.append(Span("", CLOSE, token.markup))
+            case "tag_open":
+                self._styles.append("code-inline" if token.tag == "kbd" else token.tag)
+                fold = token.markup.lower() == "<summary>"
+                self._line.append(Span("▾ ", self._style, token.markup) if fold else Span("", OPEN, token.markup))
+            case "tag_close":
+                self._styles.pop()
+                self._line.append(Span("", "" if token.markup.lower() == "</summary>" else CLOSE, token.markup))
+            case "tag_hidden":
+                self._line.append(Span("", "", token.markup))
+            case "footnote":
+                self._line.append(Span(_in_script("sup", token.content), f"{self._style} link".strip(), token.markup))
+            case "tag_break":
+                self._tag_break(token.markup)
+            case "reference":
+                self._write(token.content, "link")
             case "link_open":
                 self._link_opens(token)
             case "link_close":
@@ -100,6 +147,9 @@ class _Builder:
         if self._links:
             self._link_text += text
         name = f"{self._style} {style}".strip() if style else self._style
+        if script := next((s for s in reversed(self._styles) if s in _SCRIPTS), ""):
+            self._line.append(Span(_in_script(script, text), name, text))
+            return
         self._line.extend(untabbed(text.replace("\n", " "), name))
 
     def _special(self, token: Token) -> None:
@@ -115,6 +165,13 @@ class _Builder:
         self._done.append(tuple(self._line))
         self._line = []
 
+    def _tag_break(self, source: str) -> None:
+        """A line end that a tag writes. A copy has the tag, and the source's own line end where that follows."""
+        tag, newline, _ = source.partition("\n")
+        self._line.append(Span("", "" if newline else BREAK, tag))
+        self._done.append(tuple(self._line))
+        self._line = []
+
     def _link_opens(self, token: Token) -> None:
         self._links.append(token)
         self._link_text = ""
@@ -127,17 +184,20 @@ class _Builder:
         if token.info == "auto":
             self._line.append(Span("", CLOSE, ">"))
         else:
-            self._address(str(token.attrs.get("href", "")), str(token.attrs.get("title") or ""))
+            written = token.markup if token.info == "reference" else None
+            self._address(str(token.attrs.get("href", "")), str(token.attrs.get("title") or ""), written)
 
-    def _address(self, address: str, title: str) -> None:
-        """The address after a link's text, dimmed; only once when the text is the address."""
+    def _address(self, address: str, title: str, written: str | None = None) -> None:
+        """The address after a link's text, dimmed; only once when the text is the address. `written`: what a copy has
+        of it; None: the address."""
         address, title = clean(address), clean(title).replace("\n", " ").replace("\t", " ")
         tail = f' "{title}"' if title else ""
+        source = f"({address}{tail})" if written is None else written
         self._line.append(Span("", CLOSE, "]"))
         if self._link_text == address and not title:
-            self._line.append(Span("", "", f"({address})"))
+            self._line.append(Span("", "", source))
         else:
-            self._line.append(Span(f" ({address}{tail})" if address or tail else " ()", "url", f"({address}{tail})"))
+            self._line.append(Span(f" ({address}{tail})" if address or tail else " ()", "url", source))
 
     def _image(self, token: Token) -> None:
         alt = clean(token.content).replace("\n", " ").replace("\t", " ")

@@ -2,7 +2,7 @@
 
 Finished blocks are drawn once. Only the last block (of a list its last item, of a table its last line, of a fence the
 line being written) is drawn again when text is added, and the result is the same as if the whole text had been drawn at
-once.
+once. A text that defines what its links refer to is drawn again when it is whole: definitions come last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kvchat.sanitize import clean
 from kvchat.ui.render.blocks import Block, BlockRenderer, blocks_of, gap, start_line
 from kvchat.ui.render.code import CodeBlock, OpenFence
 from kvchat.ui.render.highlight import language_of
-from kvchat.ui.render.parser import block_tokens
+from kvchat.ui.render.parser import block_tokens, references_in
 from kvchat.ui.render.rows import Row
 from kvchat.ui.render.table import Table, TableLayout
 from kvchat.ui.render.wrap import plain_rows
@@ -83,7 +83,7 @@ class MarkdownDocument:
     def update(self, text: str, *, final: bool = False) -> int:
         """Draw the raw `text`, which usually begins with the text drawn before; `final`: nothing will follow.
         Returns the index of the first row that changed."""
-        if not text.startswith(self._text):
+        if not text.startswith(self._text) or (final and references_in([clean(text)])):
             self._reset()
         self._text = text
         start = self._settled_rows
@@ -104,7 +104,9 @@ class MarkdownDocument:
             return plain_rows("\n".join(lines), self._width)
         starts = [start_line(unit) for unit in units]
         sure = 0 if final else next((i for i in range(len(units) - 1, 0, -1) if _is_sure(lines, starts[i])), 0)
-        renderer = BlockRenderer(lines, self.codes)
+        texts = (token.content for unit in units for token in unit if token.type == "inline")
+        references = references_in(texts) if final else ()
+        renderer = BlockRenderer(lines, self.codes, references)
         rows: list[Row] = []
         previous, settled_rows = self._previous, self._settled_rows
         for index, unit in enumerate(units):

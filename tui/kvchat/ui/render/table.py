@@ -7,11 +7,11 @@ many, the table is shown as it was written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from msgspec import Struct, field
 
 from kvchat.ui.render.inline import inline_lines
+from kvchat.ui.render.parser import References
 from kvchat.ui.render.rows import Row, Span, spans_width
 from kvchat.ui.render.wrap import plain_rows, wrapped
 
@@ -74,16 +74,18 @@ def table_line(line: str, columns: int) -> TableLine:
 class TableLayout:
     """Draws one table again and again while it grows: a line's rows are kept as long as the column widths stay."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, references: References = ()) -> None:
         self._width = width
+        self._references = references
         self._columns: list[int] | None = None
         self._drawn: dict[TableLine, list[Row]] = {}
+        self._naturals: dict[TableLine, list[int]] = {}
 
     def rows(self, table: Table) -> list[Row]:
-        naturals = [3] * len(table.aligns)
+        naturals: Sequence[int] = [3] * len(table.aligns)
         many = len(table.body) > MOST_LINES
         for line in () if many else (table.header, *table.body):
-            naturals = [max(n, _natural(cell)) for n, cell in zip(naturals, line.cells, strict=True)]
+            naturals = list(map(max, naturals, self._naturals_of(line)))
         columns = None if many else fitted(naturals, self._width)
         if columns is None:
             source = "\n".join([table.header.source, table.delimiter, *(line.source for line in table.body)])
@@ -91,13 +93,24 @@ class TableLayout:
         if columns != self._columns:
             self._columns = columns
             self._drawn.clear()
-        rows = [*_line_rows(table.header, columns, table.aligns, "th"), _rule(table.delimiter, columns)]
+        rows = [
+            *_line_rows(table.header, columns, table.aligns, "th", self._references),
+            _rule(table.delimiter, columns),
+        ]
         for line in table.body:
             drawn = self._drawn.get(line)
             if drawn is None:
-                drawn = self._drawn[line] = _line_rows(line, columns, table.aligns, "")
+                drawn = self._drawn[line] = _line_rows(line, columns, table.aligns, "", self._references)
             rows += drawn
         return rows
+
+    def _naturals_of(self, line: TableLine) -> list[int]:
+        """The cells that each cell of a line needs to be drawn in one piece."""
+        found = self._naturals.get(line)
+        if found is None:
+            texts = (inline_lines(cell, "", self._references) for cell in line.cells)
+            found = self._naturals[line] = [max(map(spans_width, lines)) for lines in texts]
+        return found
 
 
 def fitted(naturals: Sequence[int], width: int) -> list[int] | None:
@@ -117,11 +130,6 @@ def fitted(naturals: Sequence[int], width: int) -> list[int] | None:
     return columns
 
 
-@lru_cache(maxsize=4096)
-def _natural(cell: str) -> int:
-    return spans_width(inline_lines(cell)[0])
-
-
 def _rule(delimiter: str, columns: Sequence[int]) -> Row:
     return Row((Span("─┼─".join("─" * column for column in columns), "border", delimiter),))
 
@@ -134,9 +142,14 @@ def _padding(room: int, align: str) -> tuple[str, str]:
     return "", " " * room
 
 
-def _line_rows(line: TableLine, columns: Sequence[int], aligns: Sequence[str], style: str) -> list[Row]:
+def _line_rows(
+    line: TableLine, columns: Sequence[int], aligns: Sequence[str], style: str, references: References
+) -> list[Row]:
     """The rows of one line of a table, as many as its tallest cell needs."""
-    cells = [wrapped(inline_lines(cell, style)[0], column) for cell, column in zip(line.cells, columns, strict=True)]
+    cells = [
+        [row for text in inline_lines(cell, style, references) for row in wrapped(text, column)]
+        for cell, column in zip(line.cells, columns, strict=True)
+    ]
     height = max(len(rows) for rows in cells)
     out: list[Row] = []
     for number in range(height):
