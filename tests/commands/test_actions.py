@@ -408,6 +408,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         queue,
         settings,
         sources,
+        tools,
     )
     from kvchat.ui.screens.documents import add
     from kvchat.ui.screens.documents import search as passage_search
@@ -426,6 +427,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         "attach": context.AttachScreen,
         "context": context.ContextScreen,
         "branches": branches.BranchTreeScreen,
+        "tools": tools.ToolsScreen,
         "inspector": inspector.InspectorScreen,
         "report": doctor.DoctorScreen,
         "list_dialog": conversations.ConversationPicker,

@@ -332,7 +332,7 @@ async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatc
         )
         async with plain(server.url) as run:
             said = await run.type("/tools files")
-            assert said == "The model may call read_file in this conversation; each call is asked for first.\n"
+            assert re.fullmatch(r"Tools: files, ~\d+ tokens(, .*)?\. Each call is asked for first\.\n", said)
             said = await run.type("What does it say?", "y")
             assert "Let me look.\nCalls read_file: a.txt.\n" in said
             assert "Let the model read a.txt? y this once, c in this conversation, a always, n no: y\n" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -43,14 +44,31 @@ async def test_the_tools_are_chosen_in_a_dialog_with_their_price(drive: Drive, s
     async with drive() as app:
         await app.command("/tools")
         await app.opens("ToolsScreen")
-        assert "[ ] files" in app.prose and "Use none" in app.prose
-        await app.press("enter")
+        assert "Use none" in app.prose and re.search(r"\[ \] files +~\d+ tokens read files", app.prose)
+        await app.press("space")
         await app.until(lambda: "[x] files" in app.prose)
         assert "Use them prefills ~" in app.prose
-        await app.press("end", "enter")
+        await app.press("enter")
         await app.until(lambda: app.conversation.tools == ("read_file",))
+        assert app.noticed("Tools: files · ~") and app.noticed("tokens")
+        assert "Tools: files · ~" in app.prose, "the empty page says that they are on"
         await app.say("Hello?")
         assert [one["function"]["name"] for one in server.chats[0].json["tools"]] == ["read_file"]
+
+
+async def test_a_new_conversation_with_tools_says_what_they_cost_and_a_click_ticks(
+    drive: Drive, server: ToyServer
+) -> None:
+    async with drive() as app:
+        await app.command("/new files,web,documents,python")
+        await app.until(lambda: len(app.conversation.tools) == 5)
+        assert app.noticed("Tools: documents, files, web, python · ~") or app.noticed("Tools: ")
+        await app.command("/tools")
+        await app.opens("ToolsScreen")
+        assert app.prose.count("[x]") == 4
+        await app.press("down", "space", "escape")
+        await app.closes()
+        assert len(app.conversation.tools) == 5, "Escape changes nothing"
 
 
 async def test_a_call_is_asked_for_shown_in_a_line_and_its_result_unfolds(drive: Drive, server: ToyServer) -> None:
@@ -174,7 +192,9 @@ async def test_a_program_of_yours_is_asked_for_by_its_command_line(
         await app.opens("ConfirmScreen")
         await app.press("y")
         await app.until(lambda: "box__say" in app.conversation.tools)
-        await app.until(lambda: app.noticed("3 tools cannot be offered") and app.noticed("The model may call"))
+        await app.until(
+            lambda: app.noticed("3 tools cannot be offered") and app.noticed("Each call is asked for first")
+        )
         await asked(app)
         assert "Let the model call box__say with lamp? This goes to the MCP server box." in app.prose
         await app.press("c")

@@ -637,6 +637,11 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("done", "enter", "Close", "Close it; what was left out stays out.", "close"),
     ),
     *_keys(
+        "tools",
+        "In other dialogs",
+        ("tick", "space", "Tick", "Tick a group of tools, or take the tick away; Enter uses those that are ticked."),
+    ),
+    *_keys(
         "branches",
         "In other dialogs",
         ("fork", "f", "Fork", "Continue from the message under the cursor in a new conversation."),

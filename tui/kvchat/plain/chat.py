@@ -38,7 +38,7 @@ from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines, summary_offer, summary_ready
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
-from kvchat.text.tools import ASKS, STARTS, program_lines, shown_call
+from kvchat.text.tools import ASKS, STARTS, program_lines, shown_call, tools_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
@@ -139,9 +139,15 @@ class PlainChat:
     async def begin(self, persona: Persona = NOBODY, tools: Sequence[str] | None = None) -> None:
         """Open a new conversation. Raises ChatError."""
         await self.open((await self.service.new_conversations.create(persona=persona, tools=tools)).id)
+        if tools:
+            self.speaker.say(self.tools_sentence())
         if persona.first_message:
             self._persona = persona
             self.speaker.say(f"Your first message will begin with: {one_line(persona.first_message, 200)}")
+
+    def tools_sentence(self) -> str:
+        """Which tools the conversation has, and what they cost."""
+        return tools_sentence(self.conversation.tools, self.service.prices.of_its_tools(self.id))
 
     async def begin_with_trunk(self, name: str) -> None:
         """Open a new conversation that begins with a trunk. Raises ChatError."""

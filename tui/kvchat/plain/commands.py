@@ -35,7 +35,7 @@ from kvchat.text.messages import held_reason
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.prices import compaction_lines
 from kvchat.text.snapshots import KEPT, RELEASED
-from kvchat.text.tools import FORGOTTEN, tools_sentence
+from kvchat.text.tools import FORGOTTEN
 from kvchat.transfer import format_by_suffix
 from kvchat.transfer.formats import FileExists
 
@@ -460,7 +460,7 @@ class Commands:
     async def _tools(self, words: str) -> None:
         service, names = self._chat.service, words.replace(",", " ").split()
         if not names:
-            self._say(tools_sentence(self._chat.conversation.tools))
+            self._say(self._chat.tools_sentence())
             known = ", ".join([*GROUPS, *service.mcp.known()])
             self._say(f"/tools NAMES changes them: {known}, none. /tools forget takes back what you allowed.")
         elif names == ["forget"]:
@@ -471,7 +471,7 @@ class Commands:
             names = [] if names == ["none"] else names
             if await self._chat.can_have(names) and await self._chat.agreed("tools", text=" ".join(names)):
                 await service.branches.set_tools(self._chat.id, names)
-                self._say(tools_sentence(self._chat.conversation.tools))
+                self._say(self._chat.tools_sentence())
 
     async def _model(self, name: str) -> None:
         service = self._chat.service

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
+from kvchat.cache.price import Price
+from kvchat.prompt.offered_tools import GROUPS
 from kvchat.prompt.tools import Decision, ToolCall, ToolQuestion
 from kvchat.sanitize import exact, exact_lines, one_line
+from kvchat.text.format import about, short_count
 
 DECISIONS = {
     Decision.ONCE: "this once",
@@ -23,6 +26,7 @@ TOOL_GROUPS = {
     "python": "compute by Python that has neither files nor a network",
 }
 """What the groups do."""
+_GROUP_OF = {tool.name: group for group, tools in GROUPS.items() for tool in tools}
 SHOWN = 600
 """Characters that a question can hold in a line, and of what goes out in an address."""
 _ACTS = {
@@ -104,11 +108,24 @@ FORGOTTEN = "What you had allowed for always, and in conversations, is asked for
 WAITS = "“{title}” waits for your word on a call."
 
 
-def tools_sentence(names: Collection[str]) -> str:
-    """Which tools a conversation has."""
+def tokens_about(price: Price) -> str:
+    """`~560 tokens`; empty: not known, or none."""
+    return f"~{short_count(price.tokens)} tokens" if price.tokens else ""
+
+
+def tools_in_brief(names: Collection[str], price: Price) -> str:
+    """Tools of a conversation, by groups and servers, and their cost: `Tools: files, web · ~560 tokens, ~2 s`."""
+    groups = {name.partition("__")[0] if "__" in name else _GROUP_OF.get(name, name): None for name in names}
+    named = one_line(", ".join(groups), 60) if len(groups) <= NAMED else f"{len(groups)} groups"
+    cost = ", ".join(filter(None, (tokens_about(price), about(price.seconds))))
+    return f"Tools: {' · '.join(filter(None, (named, cost)))}"
+
+
+def tools_sentence(names: Collection[str], price: Price) -> str:
+    """The same, in a sentence."""
     if not names:
         return "The model has no tools in this conversation."
-    return f"The model may call {', '.join(names)} in this conversation; each call is asked for first."
+    return f"{tools_in_brief(names, price)}. Each call is asked for first."
 
 
 def answer_words(decision: Decision, question: ToolQuestion) -> str:

@@ -22,7 +22,7 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.images import MOST_TOKENS
-from kvchat.prompt.message import Node, Role, system_message, with_tools
+from kvchat.prompt.message import Node, Role, system_message, tools_of, with_tools
 from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
@@ -161,6 +161,13 @@ class Prices:
             tools = named_tools(self._core, names)
         except ChatError:  # not listed yet
             return Price(None)
+        return self._of_head(id, tools)
+
+    def of_its_tools(self, id: str) -> Price:
+        """What the tools that a conversation has add to the head of its prompts, about."""
+        return self._of_head(id, tools_of(self._core.conversations.loaded[id].path()))
+
+    def _of_head(self, id: str, tools: bytes) -> Price:
         tokens = self._sizes.estimate(self._core.conversations.loaded[id]).of([tools])
         return price(tokens, self._core.speeds.fit(id), exact=False)
 

@@ -23,8 +23,8 @@ from kvchat.prompt.branching import Branch, under_system, whole, without_turn
 from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Message, Role, new_id, system_message, with_tools
 from kvchat.prompt.tags import own
-from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
+from kvchat.text.servers import model_name
 
 FORK = "↳ "
 """In front of a fork's title, so that it is told apart in a narrow list."""
@@ -142,7 +142,7 @@ class Branches:
         """Raises ChatError where the model of a conversation is known to have no place for tools."""
         info = self._core.servers.link(id).info
         if info is not None and info.takes_tools is False:
-            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
+            raise ChatError(ChatProblem.NO_TOOLS, model=model_name(info.model))
 
     async def can_have(self, id: str, names: Sequence[str]) -> bytes:
         """The tools of these names, as MCP servers list them now. Raises ChatError."""

@@ -26,6 +26,7 @@ from kvchat.prompt.message import (
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
+from kvchat.text.servers import model_name
 
 if TYPE_CHECKING:
     from kvchat.config.personas import Persona
@@ -73,7 +74,7 @@ class NewConversations:
         left out, and that is said. Raises ChatError."""
         info = link.info
         if names and info is not None and info.takes_tools is False:
-            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(info.model, 60))
+            raise ChatError(ChatProblem.NO_TOOLS, model=model_name(info.model))
         if names is not None:
             return await listed_tools(self._core, names, recent=True)
         for usual in (persona.tools if persona is not None else None, link.connector.server.tools):

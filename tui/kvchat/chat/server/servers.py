@@ -33,7 +33,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.problems import ChatProblem
-from kvchat.text.servers import Reaching, place_words
+from kvchat.text.servers import Reaching, model_name, place_words
 
 LAST_SERVER = "last server"
 """The setting that holds the name of the server used last: chosen on the screen, given to a run, or found on this
@@ -267,7 +267,7 @@ class Servers(ConversationObserver):
             except BackendError as error:
                 raise ChatError.of(error) from None
         if known is not None and known.takes_tools is False and tools_of(path):
-            raise ChatError(ChatProblem.NO_TOOLS, model=one_line(known.model, 60))
+            raise ChatError(ChatProblem.NO_TOOLS, model=model_name(known.model))
         if not has_images(node.wire for node in path):
             return
         from kvchat.text.messages import no_images

@@ -87,6 +87,8 @@ class ConversationController:
 
     async def _open_new(self, tools: Sequence[str] | None) -> None:
         await self.open((await self._service.new_conversations.create(tools=tools)).id)
+        if tools:
+            self.workspace.say(self.workspace.tools_sentence())
 
     @in_worker("dialog")
     async def new_with_persona(self, name: str = "") -> None:

@@ -16,6 +16,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_GLYPHS, opening_words, shown_heat
 from kvchat.text.format import age, counted
 from kvchat.text.servers import place_words, server_facts
+from kvchat.text.tools import tools_in_brief
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class EmptyConversation:
             for record in others[:RECENT]
         ]
         notes = self._beginning()
+        if tools := self.workspace.conversation.tools:
+            notes.append(tools_in_brief(tools, service.prices.of_its_tools(self.workspace.conversation.id)))
         if server is not None and server.is_demo:
             notes.append(f"Bundled demo model: fast, not smart · {key('model')} for a real one")
         elif service.settings.memory.enabled and not service.incognito:

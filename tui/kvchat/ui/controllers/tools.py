@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tools import Decision
 from kvchat.sanitize import one_line
-from kvchat.text.prices import in_brief
 from kvchat.text.tools import (
     ASKS,
     FORGOTTEN,
@@ -19,7 +18,6 @@ from kvchat.text.tools import (
     ask_words,
     code_lines,
     program_lines,
-    tools_sentence,
 )
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -63,8 +61,7 @@ class ToolController:
             return
         if await self._costs.agreed_to_tools(names) and await workspace.attempt(branches.set_tools(id, names)):
             left_out = self._service.mcp.left_out(names)
-            sentence = tools_sentence(workspace.conversation.tools)
-            workspace.say(" ".join([*left_out, sentence]), "warning" if left_out else "information")
+            workspace.say(" ".join([*left_out, workspace.tools_sentence()]), "warning" if left_out else "information")
 
     async def _chosen(self, id: str) -> tuple[str, ...] | None:
         from kvchat.prompt.offered_tools import GROUPS
@@ -76,7 +73,7 @@ class ToolController:
         chosen += [name for name in servers if any(one.startswith(f"{name}__") for one in there)]
         groups = [(name, TOOL_GROUPS[name]) for name in GROUPS]
         groups += [(name, one_line(f"MCP: {server.shown}", 60)) for name, server in servers.items()]
-        return await self.workspace.ask(ToolsScreen(groups, chosen, lambda names: in_brief(prices.of_tools(id, names))))
+        return await self.workspace.ask(ToolsScreen(groups, chosen, lambda names: prices.of_tools(id, names)))
 
     async def may_start(self, names: Sequence[str]) -> bool:
         """Whether the programs behind these names of tools may be started: each is asked for once. Raises ChatError."""

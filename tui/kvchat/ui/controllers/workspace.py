@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import clean
+from kvchat.text.tools import tools_sentence
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -121,6 +122,10 @@ class Workspace:
     def model(self) -> str:
         """The model that would answer here."""
         return self.service.servers.asked_model(self.open_id)
+
+    def tools_sentence(self) -> str:
+        """Which tools the open conversation has, and what they cost."""
+        return tools_sentence(self.conversation.tools, self.service.prices.of_its_tools(self.conversation.id))
 
     def target(self, node: str | None = None) -> str | None:
         """The message an action is about: `node` if it is of this conversation (keys may come faster than the screen
