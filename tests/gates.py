@@ -58,7 +58,7 @@ GATES = (
         {"sse_streams": 5_000_000},
     ),
     Gate(
-        "T9",
+        "T10",
         "however a server writes text, thoughts and calls, they are read as they are meant",
         "backends/test_grammar_of_streams.py",
         {"answer_streams": 100_000},

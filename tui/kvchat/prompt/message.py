@@ -75,6 +75,7 @@ class NoteKind(StrEnum):
     NOT_FITTING = auto()  # title: of the program, room: how the window is made larger
     BROKEN_CALL = auto()  # call: its name, why
     TOOL_CALLS = auto()  # calls: a line each, more: further ones, nameless: whether the only one has no name
+    CALL_AS_TEXT = auto()
     LONGEST = auto()
     FILLS_WINDOW = auto()  # size: tokens, room
     FILLS_OWN_WINDOW = auto()  # size, room

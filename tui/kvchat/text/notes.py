@@ -29,6 +29,8 @@ _SENTENCES: dict[str, str] = {
     "Try again; if it stays so, start a new conversation, or {room}.",
     NoteKind.BROKEN_CALL: "The call of {call} cannot be carried out: {why}. The next message says so to the model.",
     NoteKind.TOOL_CALLS: "The model called {what}. This conversation has no such tool; ask for an answer in words.",
+    NoteKind.CALL_AS_TEXT: "The model wrote a call as text, and it was not carried out: the server reads no calls of "
+    "this model. llama-server needs --jinja, vLLM a --tool-call-parser, Ollama a template with tools.",
     NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",

@@ -30,7 +30,7 @@ from kvchat.cache.accounting import PromptProgress, TurnFigures, new_tokens
 from kvchat.cache.causes.cause import said
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
-from kvchat.prompt.message import Node, NoteKind, Role, State, settled
+from kvchat.prompt.message import Node, NoteKind, Role, State, settled, tools_of
 from kvchat.prompt.token_ids import AnswerIds, answered, known_ids
 from kvchat.prompt.tools import ToolCall, readable, with_ids
 from kvchat.text.faults import Fault
@@ -197,6 +197,14 @@ class AnswerRun:
             early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
             note = None if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
         text, calls = live.text, ended.calls if self._may_call else ()
+        if state is State.DONE and note is None and self._may_call and not live.begun and {"{", "<"} & {*text}:
+            from kvchat.chat.tools.written import names_written_call, written_calls
+
+            tools = tools_of(self._path)
+            if calls := written_calls(text, tools):
+                text = ""
+            elif names_written_call(text, tools):
+                note = said(NoteKind.CALL_AS_TEXT)
         if calls and (fault := _broken(calls, state)):
             text = "\n\n".join(filter(None, (text.rstrip(), readable(calls))))
             state = State.DONE if state is State.EMPTY else state
