@@ -84,16 +84,16 @@ async def test_ctrl_c_ends_the_waiting_and_nothing_is_sent(environment):
 
 
 async def test_a_file_from_outside_is_refused_where_nobody_can_be_asked(run, own_folders):
-    (own_folders / ".ssh").mkdir()
-    (own_folders / ".ssh" / "key").write_text("secret\n")
+    (own_folders / "notes").mkdir()
+    (own_folders / "notes" / "key").write_text("secret\n")
     async with ToyServer() as server:
-        done = await run("--base-url", server.url, "ask", "what is @~/.ssh/key ?")
+        done = await run("--base-url", server.url, "ask", "what is @~/notes/key ?")
         assert done.status == 1 and server.posts == 0
         assert done.err == (
-            f"kvchat: {own_folders}/.ssh/key is outside the working folder and the collections. Nothing was sent. To "
+            f"kvchat: {own_folders}/notes/key is outside the working folder and the collections. Nothing was sent. To "
             "send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE\n"
         )
-        with (own_folders / ".ssh" / "key").open("rb") as file:
+        with (own_folders / "notes" / "key").open("rb") as file:
             done = await run("--base-url", server.url, "ask", "what is it?", stdin=file.read())
         assert done.status == 0 and "secret" in content(server)
 
