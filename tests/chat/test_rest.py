@@ -53,7 +53,7 @@ async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeyp
         loop.call_soon_threadsafe(asked.set)
         raise StoreUnavailable(StoreProblem.LOCKED, where="kvchat.db")
 
-    monkeypatch.setattr(Store, "checkpoint", refuse)
+    monkeypatch.setattr(Store, "at_rest", refuse)
     service = make(server.url)
     conversation = await service.new_conversations.create()
     async with asyncio.timeout(60):

@@ -45,7 +45,7 @@ class Ground:
         self.writer = StoreWriter(
             lambda trouble: self.events.tell(StorageChanged(trouble)),
             strict=strict,
-            at_rest=store.checkpoint,
+            at_rest=store.at_rest,
             refusal=store.database.refusal,
         )
         self._tasks: set[asyncio.Task[None]] = set()

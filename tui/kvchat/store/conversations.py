@@ -48,6 +48,9 @@ TITLE_ASKED = "title.asked "
 """In front of a conversation's id: the key of the setting that says that a model was asked for its title."""
 SYSTEM_TYPED = "typed.system "
 """In front of a conversation's id: the key of the setting with the system prompt that is written and not applied."""
+ERASED = "store.erased"
+"""The key of the setting that says whether what removed conversations left in the file is overwritten:
+`store.leftovers`."""
 SKILLS_TO = "skills.to "
 """In front of a conversation's id: the key of the setting that names the last extraction that skills were looked for
 in."""
@@ -298,11 +301,12 @@ class ConversationRows:
         for id in list(self._roots)[:-ROOTS]:
             del self._roots[id]
 
-    def purge_trash(self, older_than: float) -> None:
-        """Remove for good what was put into the trash before `older_than` (seconds since the epoch)."""
+    def purge_trash(self, older_than: float) -> bool:
+        """Remove for good what was put into the trash before `older_than` (seconds since the epoch); whether there was
+        something."""
         gone = "SELECT id FROM conversation WHERE trashed < ?"
         if not self._db.row(f"{gone} LIMIT 1", (older_than,)):
-            return
+            return False
         from kvchat.store.images import forget, held
 
         with self._db.write(durable=True) as connection:
@@ -316,6 +320,8 @@ class ConversationRows:
             connection.execute("DELETE FROM conversation WHERE trashed < ?", (older_than,))
             collect(connection, self._db.fts)
             forget(connection, images)
+            connection.execute("DELETE FROM setting WHERE key = ?", (ERASED,))
+        return True
 
 
 def put(connection: sqlite3.Connection, conversation: Conversation, *, first: bool) -> None:

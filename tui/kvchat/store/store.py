@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kvchat.store.fulltext.search import Search
     from kvchat.store.images import ImageRows
     from kvchat.store.imports import ImportRows
+    from kvchat.store.leftovers import Leftovers
     from kvchat.store.queue import QueueRows
     from kvchat.store.side_requests import SideRequestRows
 
@@ -136,6 +137,12 @@ class Store:
         return ImageRows(self._db, self._clock)
 
     @cached_property
+    def _leftovers(self) -> Leftovers:
+        from kvchat.store.leftovers import Leftovers
+
+        return Leftovers(self._db)
+
+    @cached_property
     def _search(self) -> Search:
         from kvchat.store.fulltext.search import Search
 
@@ -191,8 +198,10 @@ class Store:
         return self._conversations.take_empty(id)
 
     def purge_trash(self, older_than: float) -> None:
-        """Remove for good what was put into the trash before `older_than`, in seconds since the epoch."""
-        self._conversations.purge_trash(older_than)
+        """Remove for good what was put into the trash before `older_than`, in seconds since the epoch. What that leaves
+        in a large file is overwritten `at_rest`."""
+        if self._conversations.purge_trash(older_than):
+            self._leftovers.merge_some()
 
     def tree(self, id: str) -> Tree:
         """The messages made in the conversation and all above them, as of now. Raises UnknownConversation."""
@@ -343,6 +352,12 @@ class Store:
 
     def checkpoint(self) -> None:
         """Put the log into the database file. For an idle moment: milliseconds, and a disk that syncs twice."""
+        self._db.checkpoint()
+
+    def at_rest(self) -> None:
+        """What is done when nothing was written for a while: after a removal the file is written anew, without a word
+        of what was removed, and the log is emptied."""
+        self._leftovers.overwrite()
         self._db.checkpoint()
 
     def backup_if_due(self) -> Path | None:

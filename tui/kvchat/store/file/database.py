@@ -196,6 +196,23 @@ class Database:
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
 
+    def rewrite(self) -> None:
+        """Write each page anew, without what removed rows left there. Reads go on meanwhile, writes wait. Nothing
+        happens where the database is in memory or can only be read."""
+        if self.path is None or self.refusal is not None:
+            return
+        from kvchat.store.file.leftovers import rewrite
+
+        with told(self.path):
+            self._still_there()
+            lock = self._lock.another() if self._lock and self._needs_lock else None
+            try:
+                with lock.held() if lock else nullcontext():
+                    rewrite(self.path)
+            finally:
+                if lock:
+                    lock.close()
+
     def close(self) -> None:
         """Let go of the file; the last kvchat to do so writes the log back into it."""
         with self._threads, told(self.path):

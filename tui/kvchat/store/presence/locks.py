@@ -79,6 +79,10 @@ class WriteLock:
             if self._depth == 0:
                 unlock(self._fd)
 
+    def another(self) -> WriteLock:
+        """The same lock for another connection of this process: whoever holds the one keeps the other out."""
+        return WriteLock(self._path)
+
     def close(self) -> None:
         os.close(self._fd)
 

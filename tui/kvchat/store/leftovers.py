@@ -1,0 +1,52 @@
+"""Overwriting what removed conversations left in the database: in steps, in spare time, by any kvchat."""
+
+from __future__ import annotations
+
+import time
+
+from kvchat.prompt.message import new_id
+from kvchat.store.conversations import ERASED
+from kvchat.store.file.database import Database
+from kvchat.store.file.leftovers import merge
+
+DONE = "done"
+"""The value of `ERASED` when nothing is left. A removal takes the value away; so a store of before has none."""
+PAGES = 128
+"""Of the full-text index merged in one transaction: 60 ms."""
+AGAIN_S = 3600.0
+"""So long after a try that failed, as on a full disk, there is no other."""
+
+
+class Leftovers:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._not_before = 0.0
+
+    def merge_some(self) -> bool:
+        """Merge a part of the full-text index, and all of a small one; whether more is to be merged."""
+        if not self._db.fts:
+            return False
+        with self._db.write() as connection:
+            return merge(connection, "search", PAGES)
+
+    def overwrite(self) -> None:
+        """Overwrite what is left, if something is: 30 ms for each megabyte. Raises StoreError."""
+        if self._db.refusal is not None or time.monotonic() < self._not_before or self._is_done():
+            return
+        self._not_before = time.monotonic() + AGAIN_S
+        begun = new_id()
+        with self._db.write() as connection:
+            connection.execute(
+                "INSERT INTO setting VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+                (ERASED, begun),
+            )
+        while self.merge_some():
+            pass
+        self._db.rewrite()
+        with self._db.write() as connection:  # unless something was removed meanwhile
+            connection.execute("UPDATE setting SET value = ? WHERE key = ? AND value = ?", (DONE, ERASED, begun))
+        self._not_before = 0.0
+
+    def _is_done(self) -> bool:
+        row = self._db.row("SELECT value FROM setting WHERE key = ?", (ERASED,))
+        return row is not None and row[0] == DONE
