@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.question import Question
+from kvchat.chat.tools.files import ReadFile
 from kvchat.chat.tools.steps import REFUSED
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.chat.turns.turns import MOST_STEPS
@@ -198,6 +200,33 @@ async def test_what_cannot_be_read_is_told_to_the_model(allowed, server, folder,
     assert words in result.text
     assert not result.message.blocks
     assert conversation.path()[-1].text == "Sorry."
+
+
+@pytest.mark.parametrize(("path", "turned"), [("b.txt", "b.txt"), ("deep/b.txt", "deep"), ("deep", "deep")])
+async def test_a_link_that_turns_after_it_was_looked_at_is_not_followed(
+    allowed, server, folder, monkeypatch, path, turned
+):
+    outside = folder.parent / "elsewhere"
+    for there in (folder / "deep", outside):
+        there.mkdir()
+        (there / "b.txt").write_text("inside" if there != outside else "secret of the outside")
+    (outside / "secret.txt").write_text("-")
+    looked = ReadFile._place
+
+    def turning(self, given):
+        found = looked(self, given)
+        if not turns and inspect.stack()[1].function == "_read":
+            turns.append(True)
+            (folder / turned).rename(folder / "away")
+            (folder / turned).symlink_to(outside if turned == "deep" else outside / "b.txt")
+        return found
+
+    turns: list[bool] = []
+    monkeypatch.setattr(ReadFile, "_place", turning)
+    conversation = await said(allowed, server, calls(json.dumps({"path": path})), tokens("No.", prompt=60))
+    assert turns
+    assert "secret" not in json.dumps(server.chats[-1].json["messages"][1:])
+    assert "cannot be read" in conversation.path()[3].text
 
 
 async def test_a_tool_that_is_not_there_is_told_to_the_model(allowed, server, folder):

@@ -40,16 +40,18 @@ _CONDENSED = (".pdf", ".docx", ".odt", ".html", ".htm", ".xhtml", ".ipynb")
 _NUMBERED = re.compile(r"\[[0-9]+\]")
 
 
-def attached(path: Path, name: str, most_bytes: int, keep: Keep | None = None) -> ContextBlock:
+def attached(
+    path: Path, name: str, most_bytes: int, keep: Keep | None = None, *, resolved: bool = False
+) -> ContextBlock:
     """A file as a block, as it is now; `name`: as the user calls it. Raises DocumentError: TooLargeError where its text
     has more than `most_bytes`. PDF and Word documents, and images, are read in a process of their own. `keep`: keeps an
-    image; None: images are refused."""
+    image; None: images are refused. `resolved`: no part of `path` may be a link when it is opened."""
     path = Path(os.path.normpath(path.absolute()))
     shown = one_line(name, 200) or one_line(str(path), 200)
     if keep is not None and (image := image_block(path, name, shown, keep)) is not None:
         return image
     condensed = path.suffix.lower() in _CONDENSED
-    data = _data_of(path, shown, LARGEST if condensed else min(LARGEST, 4 * most_bytes), most_bytes)
+    data = _data_of(path, shown, LARGEST if condensed else min(LARGEST, 4 * most_bytes), most_bytes, resolved=resolved)
     try:
         text, encoding = _text_of(path.name, data)
     except FileUnreadableError as error:
@@ -167,9 +169,9 @@ def _digest_of(path: str, size: int, mtime_ns: int, inode: int) -> str:
     return _digest(Path(path).read_bytes())
 
 
-def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
+def _data_of(path: Path, shown: str, largest: int, most_bytes: int, *, resolved: bool = False) -> bytes:
     """The bytes of a regular file of at most `largest` bytes. Raises DocumentError."""
-    with _opened(path, shown) as (file, size):
+    with _opened(path, shown, resolved=resolved) as (file, size):
         if size > largest:
             _check_kind(path.name, file.read(_HEAD), shown)
             raise _too_large(shown, size, most_bytes)
@@ -185,11 +187,29 @@ def must_be_there(path: Path) -> None:
         pass
 
 
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+"""A folder on the way to a file; where there is O_PATH, it need not be readable."""
+
+
+def opened_in_place(path: Path, flags: int = os.O_RDONLY) -> int:
+    """The descriptor of a file or folder, opened from folder to folder: no link that was put into its resolved path
+    meanwhile is followed. Raises OSError."""
+    folder = os.open(path.anchor, _FOLDER)
+    try:
+        for part in path.parts[1:-1]:
+            above, folder = folder, os.open(part, _FOLDER, dir_fd=folder)
+            os.close(above)
+        return os.open(path.name or ".", flags | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 @contextmanager
-def _opened(path: Path, shown: str) -> Iterator[tuple[BinaryIO, int]]:
+def _opened(path: Path, shown: str, *, resolved: bool = False) -> Iterator[tuple[BinaryIO, int]]:
     """A regular file and its size in bytes. Raises DocumentError, also where reading it fails."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would wait
+        flags = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait
+        with os.fdopen(opened_in_place(path, flags) if resolved else os.open(path, flags), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise DocumentError(_no_file(found.st_mode, shown))

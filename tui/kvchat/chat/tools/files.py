@@ -10,7 +10,7 @@ from typing import Any
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.tools.tool import ToolError, must_be_shown
-from kvchat.documents.attachments import attached
+from kvchat.documents.attachments import attached, opened_in_place
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.kept_out import SECRET, is_secret, is_secret_path
 from kvchat.prompt.context import FILE, RESULT, ContextBlock
@@ -56,7 +56,7 @@ class ReadFile:
         if path.is_dir():
             return ContextBlock(RESULT, f"the folder {one_line(name, 200)}", _listed(path))
         try:
-            block = attached(path, name, LARGEST)
+            block = attached(path, name, LARGEST, resolved=True)
         except DocumentError as error:
             told = str(error).replace("cannot be attached", "cannot be read")
             raise ToolError(told.replace(str(self._folder), "the working folder")) from None
@@ -74,9 +74,14 @@ class ReadFile:
 def _listed(folder: Path) -> str:
     """The names in a folder, a line each; folders end with a slash."""
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        opened = opened_in_place(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(opened) as entries:
+                seen = (one for one in entries if not one.name.startswith("."))
+                names = [f"{one.name}/" if one.is_dir() else one.name for one in sorted(seen, key=lambda one: one.name)]
+        finally:
+            os.close(opened)
     except OSError as error:
         raise ToolError(f"The folder cannot be read: {error.strerror}.") from None
-    names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries if not entry.name.startswith(".")]
     more = f"\n[{len(names) - LISTED:,} more]" if len(names) > LISTED else ""
     return "\n".join(names[:LISTED]) + more or "The folder is empty."
