@@ -77,7 +77,8 @@ class Branches:
     async def delete_turn(self, id: str, node_id: str) -> None:
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
         conversation = self._core.conversations.free(id)
-        conversation.message(node_id)
+        if conversation.message(node_id).id not in {one.id for one in conversation.path()}:
+            raise ChatError(ChatProblem.REPLACED)
         self._core.tracker.did(conversation, "delete", node_id)
         await self.move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
 
