@@ -13,6 +13,7 @@ from kvchat.doctor.report import DoctorReport, Severity, Topic
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import headline
 from standins.llamacpp_python import LlamaCppPythonStandIn
+from standins.llamacpp_router import LlamaModel, RouterStandIn
 from standins.mlxlm import MlxLmStandIn
 from standins.ollama import OllamaStandIn, StandInModel
 from standins.sglang import SglangStandIn
@@ -61,6 +62,32 @@ async def test_a_model_that_runs_elsewhere_is_said_to_leave_this_machine() -> No
     async with OllamaStandIn(StandInModel("big:latest", remote_host="https://ollama.com:443")) as server:
         assert "ollama.com" in (await examine(await connect(server.url))).question
         assert not server.turns
+
+
+async def test_a_model_that_the_probe_loads_is_looked_at_once_it_is_loaded() -> None:
+    async with RouterStandIn(LlamaModel("big", 2048), most=1) as server:
+        backend = await connect(server.url)
+        assert (await examine(backend)).question == "The model big is not loaded: the probe loads it."
+        assert server.loads == [], "looking loads nothing"
+        made = report(await examine(backend, agreed=True))
+    found = made.examination
+    assert server.loads == ["big"] and found.server is not None
+    assert (found.server.model, found.window, found.server.slots) == ("big", 2048, 1)
+    assert found.template is not None and found.held == (0,), "nothing of it was held before the probe"
+    sleep = next(verdict for verdict in made.verdicts if verdict.topic is Topic.SLEEP)
+    assert "and 1 is loaded" in sleep.sentence and "--models-max 2" in sleep.advice
+
+
+async def test_a_model_that_takes_the_place_of_another_one_is_said_to() -> None:
+    async with RouterStandIn(LlamaModel("big"), LlamaModel("small"), loaded=["small"], most=1) as server:
+        question = (await examine(await connect(server.url), model="big")).question
+    assert question.endswith("the probe loads it, and the server unloads another one for it, with all that it holds.")
+
+
+async def test_a_loaded_model_of_a_router_with_room_takes_no_ones_place() -> None:
+    async with RouterStandIn(LlamaModel("big"), LlamaModel("small"), loaded=["small"], most=4) as server:
+        question = (await examine(await connect(server.url), model="big")).question
+    assert question == "The model big is not loaded: the probe loads it."
 
 
 async def test_a_server_that_does_not_end_where_it_is_asked_to_is_ended() -> None:

@@ -117,8 +117,18 @@ def test_a_window_is_too_small_only_where_it_could_be_larger(
 def test_the_window_is_asked_for_as_large_as_the_model_was_trained_for_and_times_the_slots() -> None:
     small = about(Topic.WINDOW, server=a_server(context_size=1024), trained_context=8192)
     assert "--ctx-size 8192" in small.advice
-    shared = about(Topic.WINDOW, server=a_server(context_size=1024, slots=4))
-    assert "--ctx-size 65536 (for 4 slots together)" in shared.advice
+    four = a_server(context_size=1024, slots=4)
+    apart = about(Topic.WINDOW, server=four, unified=False)
+    assert "--ctx-size 65536 (for 4 slots together)" in apart.advice
+    shared = about(Topic.WINDOW, server=four, unified=True)
+    assert "--ctx-size 16384 (its 4 slots share it)." in shared.advice and "65536" not in shared.advice
+    unknown = about(Topic.WINDOW, server=four, unified=None).advice
+    assert "--ctx-size 16384 where its 4 slots share one KV cache, --ctx-size 65536 where each has its own." in unknown
+    for unified in (True, False, None):
+        one_slot = about(Topic.WINDOW, server=a_server(context_size=1024, slots=1), unified=unified)
+        assert one_slot.advice == "Start llama-server with --ctx-size 16384."
+        ollama = about(Topic.WINDOW, server=a_server("ollama", context_size=1024, slots=4), unified=unified)
+        assert "65536" not in ollama.advice, "its window is that of one slot"
     own = about(Topic.WINDOW, server=a_server(context_size=1024, embedded=True))
     assert "engine.context_size" in own.advice and "--ctx-size" not in own.advice
 
@@ -351,6 +361,14 @@ def test_an_unloading_server_is_told_with_its_setting() -> None:
     assert "after 5 minutes" in found.sentence and "OLLAMA_KEEP_ALIVE=-1" in found.advice
     asleep = about(Topic.SLEEP, asleep=True)
     assert asleep.severity is NOTE and "--sleep-idle-seconds" in asleep.advice
+
+
+def test_a_router_that_unloads_for_room_is_told_to_keep_more_models_and_not_to_sleep_later() -> None:
+    full = a_server(unloads="when another model is asked for and 2 are loaded", room_for_models=2)
+    found = about(Topic.SLEEP, server=full)
+    assert "--models-max 3" in found.advice and "sleep" not in found.advice
+    slept = about(Topic.SLEEP, server=full, asleep=True)
+    assert "--sleep-idle-seconds" in slept.advice and "--models-max" not in slept.advice
 
 
 def test_what_was_not_probed_is_never_called_well() -> None:

@@ -231,6 +231,8 @@ class ServerInfo(Struct, frozen=True):
     """How it tells what came from its cache; what it does not know, it never shows as 0."""
     unloads: str = ""
     """When it unloads an idle model, in words for the user; empty where it does not say or never does."""
+    room_for_models: int | None = None
+    """How many models it keeps loaded; one more takes the place of another."""
     unknown: tuple[str, ...] = ()
     """What this kind of server cannot tell, in words for the user: `slots`, `context size`."""
     template: TemplateFacts | None = None

@@ -238,6 +238,7 @@ _ROWS = (
             idle="Let the server sleep later (--sleep-idle-seconds with a larger number), or never (-1).",
             host_cache="--cache-ram 8192",
             slots="--parallel {slots}",
+            more_models="--models-max {models}",
             cache_room="--cache-ram {mib}",
             no_shift="--no-context-shift",
             whole_window="--swa-full",

@@ -29,16 +29,27 @@ SESSION_HEADER = "X-Session-ID"
 class Advisor:
     """What helps on one server; each method gives the statements of one advice, none where nothing helps."""
 
-    def __init__(self, info: ServerInfo) -> None:
+    def __init__(self, info: ServerInfo, unified: bool | None = None) -> None:
+        """`unified`: whether one KV cache serves all slots; None: not known."""
         self._info = info
+        self._unified = unified
         self.flags = ENGINE_FLAGS if info.embedded else kind_of(info.kind).flags
         self.title = title_of(info.kind)
         self._program = self.flags.program or self.title
 
-    def _change(self, change: RemedyChange, size: int = 0, slots: int | None = None) -> Statement:
-        """`slots`: for how many the flag counts, where it is more than one."""
-        flag = change.flag.format(size=size, whole=size * (self._info.slots or 1))
-        return said(_CHANGES[change.way], flag=flag, where=change.where or self._program, slots=slots)
+    def _change(self, change: RemedyChange, size: int = 0) -> Statement:
+        """A flag for all slots counts once what they share; where that is not known, both are named."""
+        slots = (self._info.slots or 1) if "{whole}" in change.flag else 1
+        shared = slots > 1 and self._unified is not False
+        apart = slots > 1 and self._unified is not True
+        return said(
+            _CHANGES[change.way],
+            flag=change.flag.format(size=size, whole=size if shared else size * slots),
+            where=change.where or self._program,
+            slots=slots if slots > 1 else None,
+            shared=(shared and not apart) or None,
+            apart=change.flag.format(size=size, whole=size * slots) if shared and apart else None,
+        )
 
     def start(self, advice: Advice, flag: str, **more: str) -> Advised:
         """To start the program with a flag; nothing where the kind has none."""
@@ -60,14 +71,12 @@ class Advisor:
 
     def larger_window(self, trained: int | None) -> Advised:
         """A window that long conversations fit in, as large as the model was trained for."""
-        size, flags, slots = min(trained or ROOMY, ROOMY), self.flags, self._info.slots
+        size, flags = min(trained or ROOMY, ROOMY), self.flags
         if self._info.embedded:
             return (said(Advice.SET, flag=f"engine.context_size to {size}"),)
         if flags.window is None:
             return (said(Advice.WINDOW, size=size),)
-        change = self._change(
-            flags.window, size, slots if "{whole}" in flags.window.flag and (slots or 1) > 1 else None
-        )
+        change = self._change(flags.window, size)
         if flags.asked_window:
             return said(Advice.ASKED_WINDOW, size=size, title=self.title, flag=flags.asked_window), change
         return (change,)
@@ -108,7 +117,11 @@ class Advisor:
         template = self._template("system")
         return said(Advice.FIRST_QUESTION), *((said(Advice.OR), *template) if template else ())
 
-    def stays_loaded(self) -> Advised:
+    def stays_loaded(self, asleep: bool) -> Advised:
+        """`asleep`: whether it is time that unloads the model, and not another model."""
+        room = self._info.room_for_models
+        if room is not None and not asleep:
+            return self.start(Advice.START_PROGRAM, self.flags.more_models.format(models=room + 1))
         value = self.flags.keep_alive
         own = (said(Advice.KEEP_ALIVE, value=value),) if value else ()
         return remedies.unloaded(self.flags), *own

@@ -97,6 +97,7 @@ class _Probe:
         talk.slot = self._own
         if not await self._step(Step.FIRST):
             return
+        await self._look_at_what_was_loaded()
         pace = found.prefill_speed
         slow = pace is not None and pace < SLOW
         if slow:
@@ -117,11 +118,29 @@ class _Probe:
         talk.slot = None  # it goes where the conversation is: to its slot, or to what the server parked of it
         counts_now = await self._slots()
         if len(counts_now) > 1:
-            found.unified = any(not slot.tokens for slot in self._used(counts_now).values())
+            emptied = any(not slot.tokens for slot in self._used(counts_now).values())
+            found.unified = emptied or None
         await self._step(Step.AFTER_SIDE)
         if snapshot_folder is not None:
             await self._snapshot(snapshot_folder)
         await self._pins(slow)
+
+    async def _look_at_what_was_loaded(self) -> None:
+        """A model that the first question loaded tells its window, slots and template only now."""
+        found, model = self._found, self._talk.model
+        chosen = None if found.server is None else found.server.known(model or found.server.model)
+        if chosen is None or chosen.loaded is not False:
+            return
+        self._progress("Looking at the model …")
+        await self._backend.identify()
+        if model not in ("", self._backend.info.model):
+            return  # what it tells would be said of another model
+        now = await looked_at(self._backend, agreed=True, model=model)
+        found.server, found.template, found.trained_context = now.server, now.template, now.trained_context
+        found.keeps_reasoning_when_asked, found.date_option = now.keeps_reasoning_when_asked, now.date_option
+        found.saves_slots = now.saves_slots
+        found.held = None if now.held is None else (0,) * len(now.held)  # it was loaded for the probe
+        self._talk.begin(size_for(found.window))
 
     async def _slots(self) -> Sequence[SlotCount]:
         return await slots_of(self._backend) or ()

@@ -139,12 +139,11 @@ class Talk:
     def __init__(self, backend: Backend, found: Examination, model: str) -> None:
         self._backend = backend
         self._found = found
-        self._model = model
+        self.model = model
         self.slot: int | None = None
         """The slot that requests name; None: the server chooses."""
         self._template = TEMPLATE_TOKENS
         """What the template adds to a first prompt at most."""
-        self._system_in_user = found.template is not None and found.template.system_role is False
         self._wires: tuple[bytes, ...] = ()
         self._before = TurnFigures(prompt_tokens=0)
         self._characters = 0
@@ -154,6 +153,8 @@ class Talk:
     def begin(self, size: Size) -> None:
         """Begin another conversation, of this size, before the first turn."""
         self._size = size
+        template = self._found.template
+        self._system_in_user = template is not None and template.system_role is False
         self._session = new_id()
         self._tag = new_id()[:8]
         self._system = f"[{self._tag}] {prose(size.first // 3, self._tag + 's')} You answer in a few words."
@@ -211,7 +212,7 @@ class Talk:
         turn = ChatTurn(
             tuple(wires),
             self._session,
-            self._model,
+            self.model,
             Parameters(max_tokens=self._size.answer),
             options,
             self.slot,

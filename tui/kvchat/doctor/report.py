@@ -177,7 +177,8 @@ class Examination(Struct):
     """Tokens in each slot before the probe."""
     busy: bool = False
     unified: bool | None = None
-    """Whether one KV cache serves all slots: an idle slot was emptied when another one was used."""
+    """Whether one KV cache serves all slots: an idle slot was emptied when another one was used. That none was proves
+    nothing, for idle slots can be left alone."""
     replicas: int | None = None
     """How many different processes answered at this address."""
     turns: list[ProbeTurn] = field(default_factory=list)

@@ -96,7 +96,9 @@ def to_agree(found: Examination, info: ServerInfo) -> Iterable[Statement]:
     if remote := info.remote_of(info.model):
         yield said(Asks.PASSED_ON, title=title_of(info.kind), model=info.model, remote=remote, tokens=found.budget)
     elif chosen is not None and chosen.loaded is False:
-        yield said(Asks.NOT_LOADED, model=info.model)
+        loaded = sum(model.loaded is True for model in info.listing)
+        full = info.room_for_models is not None and loaded >= info.room_for_models
+        yield said(Asks.NOT_LOADED, model=info.model, full=full or None)
     elif not info.embedded:  # the built-in engine parks in memory what the probe pushes out
         yield from _occupied(found, info)
 

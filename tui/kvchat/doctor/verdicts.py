@@ -60,7 +60,7 @@ class _Diagnosis:
         self._template = found.template or TemplateFacts()
         self._moves = self._template.moves_system is True or self._template.keeps_prefix is False
         """Whether the template writes earlier messages differently in each turn."""
-        self._advisor = Advisor(info)
+        self._advisor = Advisor(info, found.unified)
         self._made: list[Verdict] = []
 
     def made(self) -> list[Verdict]:
@@ -264,11 +264,11 @@ class _Diagnosis:
         if found.saves_slots is False and not self._info.embedded:
             lost = (found.lost(Step.AFTER_SIDE) or 0) - (found.lost(Step.THREE) or 0)
             if lost > NOISE:
-                advice = self._advisor.start(Advice.SLOT_FOLDER, self._advisor.flags.slot_folder)
+                advice = self._advisor.start(Advice.START_PROGRAM, self._advisor.flags.slot_folder)
                 self._find(Topic.SNAPSHOTS, _NOTE, said(Seen.NO_SLOT_FOLDER), advice, lost, "switch")
 
     def _sleep(self) -> None:
         asleep, unloads = self._found.asleep, self._info.unloads
         if not self._info.embedded and (asleep or unloads):
             seen = said(Seen.SLEEPS) if asleep else said(Seen.UNLOADS, title=self._advisor.title, when=unloads)
-            self._find(Topic.SLEEP, _NOTE, seen, self._advisor.stays_loaded())
+            self._find(Topic.SLEEP, _NOTE, seen, self._advisor.stays_loaded(bool(asleep)))

@@ -131,7 +131,10 @@ class Asks(StrEnum):
         "{title} does not run the model {model} itself: it passes the invented text of the probe on to {remote}, up to "
         "{tokens:count} tokens."
     )
-    NOT_LOADED = "The model {model} is not loaded: the probe loads it."
+    NOT_LOADED = (
+        "The model {model} is not loaded: the probe loads it<full:, and the server unloads another one for it, with "
+        "all that it holds>."
+    )
     SEVERAL_SERVERS = (
         f"Several servers answer at this address, and only one said what it holds. For what others hold: {_AFTER}"
     )
@@ -161,7 +164,11 @@ class Advice(StrEnum):
     SET = "Set {flag}<where: in {where}>."
     RAISE = "Raise {flag} in {where}."
     NEWER = "Update {where}: {flag}."
-    START = "Start {where} with {flag}<slots: (for {slots} slots together)>."
+    START = (
+        "Start {where} with {flag}<slots:<apart: where its {slots} slots share one KV cache, {apart} where each has "
+        "its own|<shared: (its {slots} slots share it)| (for {slots} slots together)>>>."
+    )
+    START_PROGRAM = f"Start {_PROGRAM}."
     OR = "Or"
     SLOT_MORE = "Or give it a slot more: {flag}."
     CACHE_ROOM = "Give {title} more cache: a larger {flag}."
@@ -185,7 +192,6 @@ class Advice(StrEnum):
     PRESERVED = f"kvchat asks for it in new conversations ({{option}})<flag:; for other programs start {_PROGRAM}>."
     FIRST_QUESTION = "Let the system message go in the first question."
     UNPINNED = f"If a program pins (id_slot), start {_PROGRAM}."
-    SLOT_FOLDER = f"Start {_PROGRAM}."
     KEEP_ALIVE = 'Or set server.keep_alive to "{value}".'
 
 

@@ -262,7 +262,8 @@ class LlamaCppBackend(HttpBackend):
             info,
             listing=models.all,
             unknown=tuple(name for name, value in unknown if value is None),
-            unloads=f"when another model is asked for and {most} are loaded" if most else "",
+            unloads=f"when another model is asked for and {most} {'is' if most == 1 else 'are'} loaded" if most else "",
+            room_for_models=most or None,
         )
 
     async def get_json(self, path: str) -> tuple[ResponseHead, object]:

@@ -60,6 +60,8 @@ class Flags(Struct, frozen=True):
     """For idle conversations that are kept in the server's memory."""
     slots: str = ""
     """For more slots; `{slots}` stands for their number."""
+    more_models: str = ""
+    """For more models that are loaded at a time; `{models}` stands for their number."""
     cache_room: str = ""
     """For more cache memory; `{mib}` stands for its size."""
     no_shift: str = ""
