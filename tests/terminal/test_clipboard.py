@@ -54,7 +54,6 @@ def test_a_tmux_that_is_not_there_is_not_said_to_have_it(monkeypatch: pytest.Mon
     ("env", "size", "words"),
     [
         ({}, 10, "the terminal's clipboard"),
-        ({}, LARGE + 1, "the terminal's clipboard, if that takes 74 kB"),
         ({"TERM": "tmux-256color"}, 10, "the terminal's clipboard, if tmux passes it on (set-clipboard on)"),
         ({"STY": "1.pts", "TERM": "screen"}, 10, "kvchat's clipboard only: screen passes no copies on"),
     ],
@@ -65,6 +64,21 @@ def test_where_a_copy_may_not_arrive_that_is_said(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert copy(App(), "x" * size) == words
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"TERM": "tmux-256color"}, {"STY": "1.pts", "TERM": "screen"}, {"SSH_CONNECTION": "a"}]
+)
+def test_a_copy_too_large_for_a_terminal_is_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environ: dict[str, str]
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    text = "é" * LARGE
+    where, _, why = copy(App(), text).partition(": ")
+    assert (Path(where).read_text(), why) == (text, "too large for many terminals")
+    assert Path(where).stat().st_mode & 0o077 == 0
 
 
 def test_what_a_paste_would_run_unseen_is_not_copied() -> None:

@@ -13,6 +13,8 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from textual.app import App
@@ -45,7 +47,17 @@ def copy(app: App[Any], text: str) -> str:
         app._clipboard = text  # tmux passes it on
         return "the clipboard" if has_native else words
     App.copy_to_clipboard(app, text)
-    return "the clipboard" if has_native else _terminals(len(data))
+    if has_native:
+        return "the clipboard"
+    return f"{_to_file(data)}: too large for many terminals" if len(data) > LARGE else _terminals()
+
+
+def _to_file(data: bytes) -> str:
+    """Keep a copy in a file that only the user can read; its path."""
+    descriptor, path = tempfile.mkstemp(prefix="kvchat-copy-", suffix=".md")
+    os.close(descriptor)
+    Path(path).write_bytes(data)
+    return path
 
 
 def _commands() -> list[list[str]]:
@@ -83,18 +95,16 @@ def _to_tmux(data: bytes) -> str:
         features = subprocess.run(asked, timeout=SECONDS, check=True, capture_output=True).stdout
     except (OSError, subprocess.SubprocessError):
         features = b""
-    return f"tmux's buffer and {_terminals(len(data))}" if b"clipboard" in features else "tmux's buffer"
+    return f"tmux's buffer and {_terminals()}" if b"clipboard" in features else "tmux's buffer"
 
 
-def _terminals(octets: int) -> str:
+def _terminals() -> str:
     """The clipboard of the terminal, and what may keep a copy from it."""
     term = os.environ.get("TERM", "")
     if os.environ.get("STY"):
         return "kvchat's clipboard only: screen passes no copies on"
     if term.startswith(("tmux", "screen")) and not os.environ.get("TMUX"):
         return "the terminal's clipboard, if tmux passes it on (set-clipboard on)"
-    if octets > LARGE:
-        return f"the terminal's clipboard, if that takes {octets // 1000} kB"
     return "the terminal's clipboard"
 
 
