@@ -283,3 +283,27 @@ def test_what_is_typed_before_the_first_frame_is_typed() -> None:
     terminal = Terminal()
     terminal.input.typed_ahead = True
     assert terminal.sends("hi\ryo") == ["'h'", "'i'", "enter", "'y'", "'o'"]
+
+
+@pytest.mark.parametrize(
+    "character",
+    [
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467",  # a family
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",  # the flag of England
+        "\U0001f1eb\U0001f1f7",
+        "e\u0301",
+        "\u0915\u094d\u0937\u093f",
+        "\u0e01\u0e33",
+        "\u1112\u1161\u11ab",
+        "\u200c",  # between the letters of Persian words
+        "\u3000",  # the space of a Japanese keyboard
+        "\u00a0",
+        "\U0001fae9",  # newer than the tables of some Pythons
+        "\uf8ff",
+    ],
+)
+def test_what_is_one_character_to_its_reader_is_typed_whole(character: str) -> None:
+    keys = [key for key in TerminalInput().feed(f"a{character}b") if isinstance(key, events.Key)]
+    assert all(key.is_printable for key in keys)
+    assert "".join(str(key.character) for key in keys) == f"a{character}b"
+    assert any(character in str(key.character) for key in keys)

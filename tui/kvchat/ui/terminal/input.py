@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 
 from textual import _xterm_parser as textual_parser
@@ -17,6 +18,8 @@ from textual._keyboard_protocol import FUNCTIONAL_KEYS
 from textual._xterm_parser import XTermParser
 from textual.keys import Keys
 from textual.message import Message
+
+from kvchat.ui.widgets.clusters import clusters
 
 START, END = textual_parser.BRACKETED_PASTE_START, textual_parser.BRACKETED_PASTE_END
 ESC = "\x1b"
@@ -69,6 +72,7 @@ _SS3_MODIFIED = re.compile(r"\x1bO(?:1;)?(\d+)([A-Za-z])")
 _OTHER_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
 _EXTENDED = re.compile(r"\x1b\[(\d*)(?::(\d*))?(?::\d*)?(?:;(\d*)(?::(\d*))?)?(?:;([\d:]*))?([u~ABCDEFHPQS])")
 """Key, the same with Shift, modifiers, press or release, text (https://sw.kovidgoyal.net/kitty/keyboard-protocol/)."""
+_CONTROLS = ("Cc", "Cs")
 _RELEASE = "3"
 _SHIFT, _OTHERS, _CAPS = 0b1, 0b111110, 0b1000000
 _PRIVATE = range(0xE000, 0xF900)
@@ -81,6 +85,15 @@ class Background(Message):
     def __init__(self, colour: str) -> None:
         super().__init__()
         self.colour = colour
+
+
+class Key(events.Key):
+    """A key that writes, whatever Python holds of its characters: joiners of emoji and of Persian, spaces of other
+    widths, what Unicode has since. Textual finds handlers by the name of the class."""
+
+    @property
+    def is_printable(self) -> bool:
+        return True
 
 
 class TerminalInput(XTermParser):
@@ -185,8 +198,17 @@ class TerminalInput(XTermParser):
             yield from self._typed(text.replace("\r\n", "\r"))
 
     def _typed(self, text: str) -> Iterator[Message]:
-        for character in text:
-            yield from self._keys(character)
+        """The keys of a text; what is one character to its reader is one key."""
+        joined = {start: end for start, end in clusters(text) if text[start:end] != "\r\n"}
+        at = 0
+        while at < len(text):
+            end = joined.get(at, at + 1)
+            character = text[at:end]
+            if end - at > 1 or (not character.isprintable() and unicodedata.category(character) not in _CONTROLS):
+                yield Key(character, character)
+            else:
+                yield from self._keys(character)
+            at = end
 
     def _paste(self, data: str, at: int, pasted: list[str]) -> tuple[int, list[Message]]:
         """Take what belongs to the open paste, up to the last end marker before the next start marker: the earlier ones
