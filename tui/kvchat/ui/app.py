@@ -64,6 +64,8 @@ class KvchatApp(App[int]):
 
     TITLE = "kvchat"
     CSS_PATH = "kvchat.tcss"
+    quiet_s: ClassVar[float] = 0.7
+    """Seconds without a key after which a question opens by itself."""
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         binding("palette", "command_palette", priority=True),
@@ -298,6 +300,8 @@ class KvchatApp(App[int]):
             self.service.drafts.typed()
             self.sweeper.typed()
             self.chat.transcript.make_way()
+            if not event.is_forwarded:
+                self.chat.workspace.questions.typed(event)
         if isinstance(event, events.Key) and event.key in WORDWISE and event.key not in ",".join(self.keys.values()):
             event.key = WORDWISE[event.key]
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
@@ -344,11 +348,13 @@ class KvchatApp(App[int]):
 
     def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
-        what can be typed. `place` "composer": there are messages to go to. `can`: what can be done with this message
-        and not with each."""
+        what can be typed. `place` "composer": there are messages to go to; "question": a question waits. `can`: what
+        can be done with this message and not with each."""
         if place == "jump":
             return [("letter", "go there"), ("escape", "back")]
         words = {"composer.messages": "messages"} if place == "composer" else {}
+        if place == "question":
+            words = {"composer.messages": "answer the question"}
         words |= {a.id: a.footer for a in ACTIONS if a.footer and a.context == "app" and a.id != "help"}
         if place == "transcript":
             words = {

@@ -31,6 +31,7 @@ from kvchat.ui.bindings import binding, bindings
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
+from kvchat.ui.widgets.question_line import QuestionLine
 from kvchat.ui.widgets.queue_lines import QueueLines
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import rows_of
@@ -85,6 +86,7 @@ class ChatScreen(Screen[None]):
         self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
         self.composer = Composer(enter_sends=settings.enter_sends)
         self.queue_lines = QueueLines()
+        self.question_line = QuestionLine()
         self.findbar = FindBar(self.transcript, self.composer)
         self.jump = JumpLetters(self.transcript, self.sidebar)
         self.status = StatusLine()
@@ -95,7 +97,7 @@ class ChatScreen(Screen[None]):
             self._hello,
             self.transcript,
             self._trouble,
-            Vertical(self.findbar, self.queue_lines, self.composer, id="below"),
+            Vertical(self.findbar, self.queue_lines, self.question_line, self.composer, id="below"),
             id="conversation",
         )
         self._beside = Horizontal(self.sidebar, self._middle, id="middle")
@@ -109,10 +111,10 @@ class ChatScreen(Screen[None]):
 
     @property
     def focus_chain(self) -> list[Widget]:
-        """Tab goes from the composer to the conversation, then to the list."""
-        ranks = (self.composer, self.transcript, self.sidebar)
+        """Tab goes from the composer to a question that waits, to the conversation, then to the list."""
+        ranks = (self.composer, self.question_line, self.transcript, self.sidebar)
         chain = [widget for widget in super().focus_chain if widget is not self.jump]
-        return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
+        return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 4))
 
     def on_mount(self) -> None:
         self.composer.set_commands(slash.slash_commands())
@@ -150,6 +152,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.memory import MemoryController
         from kvchat.ui.controllers.messages import MessageController
         from kvchat.ui.controllers.options import OptionController
+        from kvchat.ui.controllers.questions import Questions
         from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
@@ -161,6 +164,7 @@ class ChatScreen(Screen[None]):
             service.conversations.take_list(*self._first_list)
         personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
+        workspace.questions = Questions(workspace, composer, self.question_line)
         self.costs = costs = CostQuestions(workspace)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
         self.server = ServerController(workspace, service, costs, empty, self.header, status)
@@ -240,6 +244,7 @@ class ChatScreen(Screen[None]):
         event.refresh_styles = event.refresh_styles and self.app.has_begun  # all has its styles since it was mounted
         if self.app.has_begun:
             self.workspace.say_what_waits()
+            self.workspace.questions.look()
 
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
@@ -270,6 +275,8 @@ class ChatScreen(Screen[None]):
         inside = self.focused is self.transcript
         writing = bool(self.transcript.items) and self.focused is not None and self.composer in self.focused.ancestors
         place = "transcript" if inside else "jump" if self.focused is self.jump else "composer" if writing else ""
+        if self.composer.has_question and place in ("composer", ""):
+            place = "question"
         self.keybar.set_keys(self.app.footer_keys(place, self.transcript.can if inside else ()))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)
@@ -293,9 +300,11 @@ class ChatScreen(Screen[None]):
             await result
 
     async def stop(self) -> None:
-        """Esc: out of what was begun last: a dialog that is not there yet, looking up what goes with a message,
-        editing, finding, the running answer, the transcript."""
-        if self.app.key_queue.give_up() or self.sending.stop_looking_up() or self.sending.stop_editing():
+        """Esc: out of what was begun last: a dialog that is not there yet, a question that waits, looking up what goes
+        with a message, editing, finding, the running answer, the transcript."""
+        if self.app.key_queue.give_up() or self.workspace.questions.give_up():
+            return
+        if self.sending.stop_looking_up() or self.sending.stop_editing():
             return
         if self.findbar.is_open:
             self.findbar.action_close()
@@ -439,6 +448,11 @@ class ChatScreen(Screen[None]):
     @on(JumpLetters.NothingThere)
     def _nothing_to_jump_to(self) -> None:
         self.workspace.say("Nothing to jump to here")
+
+    @on(QuestionLine.Wanted)
+    @on(Composer.QuestionWanted)
+    def _question_wanted(self) -> None:
+        self.workspace.questions.go()
 
     @on(Composer.Submitted)
     def _submitted(self, event: Composer.Submitted) -> None:

@@ -36,6 +36,8 @@ class Coming(Struct, eq=False):
 
     is_given_up: bool = False
     """Whether the user closed it before it was there."""
+    is_late: bool = False
+    """Whether something was typed meanwhile that did not wait for it: it opens by itself."""
 
 
 class KeyQueue:
@@ -101,6 +103,8 @@ class KeyQueue:
     async def _pass_on(self) -> None:
         while self._waiting and not self._is_held and not self._holds:
             typed = self._waiting.popleft()
+            for one in self._coming:
+                one.is_late = True
             place = self._app.focused or self._app.screen
             if isinstance(typed, events.Key) and not _is_text(typed, place):
                 self._is_held = True

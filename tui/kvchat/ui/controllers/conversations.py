@@ -73,6 +73,7 @@ class ConversationController:
         self._context.show_attached()
         self._view.show()
         self._sidebar.set_open(id)
+        workspace.questions.look()
         if id in self._service.tools.waiting:
             self._service.events.tell(ToolAsked(id))
         if node is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kvchat.cache.price import CheaperWay
@@ -123,6 +124,6 @@ class CostQuestions:
         if fork:
             choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
         choices.append(("n", "Cancel", None))
-        return await self._workspace.ask(
-            ConfirmScreen(title or TITLES[act], [*price_lines(price, act), *words], choices)
+        return await self._workspace.ask_after(
+            dialog, partial(ConfirmScreen, title or TITLES[act], [*price_lines(price, act), *words], choices)
         )

@@ -8,6 +8,7 @@ since.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
@@ -288,8 +289,9 @@ class SendingController:
         self.show_looking_up()
         it = "them" if len(error.paths) > 1 else "it"
         files = counted(len(error.paths), "file")
-        if not await self.workspace.ask(
-            ConfirmScreen(
+        if not await self.workspace.questions.ask(
+            partial(
+                ConfirmScreen[bool],
                 f"Send {files} with secrets?" if error.is_secret else f"Send {files} from outside the working folder?",
                 error.sentences if error.is_secret else [*map(exact, error.paths)],
                 [("n", "Go back to the message", False), ("y", f"Send {it}", True)],
@@ -312,7 +314,9 @@ class SendingController:
             price = self._service.compactor.price(conversation.id)
         except ChatError:
             price = None
-        return await self.workspace.ask(ConfirmScreen(TITLE, question_lines(error, used), choices(error, used, price)))
+        return await self.workspace.questions.ask(
+            partial(ConfirmScreen, TITLE, question_lines(error, used), choices(error, used, price))
+        )
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
         if sending.wanted is not None:

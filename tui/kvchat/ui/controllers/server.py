@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -183,7 +184,8 @@ class ServerController:
             return
         lines = [f"{model.file}, from", f"{model.address}/{model.name.repo}", f"into {model.folder}."]
         choices = [("y", f"Fetch {size(model.size)}", True), ("n", "Do not fetch it", False)]
-        if await self.workspace.ask(ConfirmScreen("Fetch this model?", lines, choices)) and self._fetch is None:
+        question = partial(ConfirmScreen, "Fetch this model?", lines, choices)
+        if await self.workspace.ask_after(dialog, question) and self._fetch is None:
             self._fetch = Fetch(model, self._fetched(model, self.workspace.conversation.id))
 
     @in_worker("fetch")
@@ -220,7 +222,7 @@ class ServerController:
     async def _engine_trouble(self, sentence: str, log: str) -> None:
         from kvchat.ui.screens.servers import EngineTroubleScreen
 
-        match await self.workspace.ask(EngineTroubleScreen(sentence, log)):
+        match await self.workspace.questions.ask(partial(EngineTroubleScreen, sentence, log)):
             case "restart":
                 await self._servers.restart()
             case "models":
@@ -279,7 +281,7 @@ class ServerController:
             ("l", "Choose another server", "list"),
             ("n", "Wait", "wait"),
         ]
-        decision = await self.workspace.ask(ConfirmScreen(f"{off} is off", lines, choices))
+        decision = await self.workspace.ask_after(dialog, partial(ConfirmScreen, f"{off} is off", lines, choices))
         if decision == "move":
             await self._service.chooser.use(id, name)
         return decision != "list"
@@ -302,10 +304,11 @@ class ServerController:
             server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(id, server)
         )
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
-        agreed = bool(await self.workspace.ask(ConfirmScreen("Send to another machine?", lines, choices)))
-        if agreed:
-            await consent.allow_sending_to(server, id)
-        return agreed
+        question = partial(ConfirmScreen[bool], "Send to another machine?", lines, choices)
+        if not await self.workspace.questions.ask(question):
+            return False
+        await consent.allow_sending_to(server, id)
+        return True
 
 
 def _moving_words(cost: Price) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
@@ -24,7 +25,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
-    from kvchat.ui.screens.confirm import ConfirmScreen
+    from kvchat.ui.controllers.questions import Question
 
 
 class ToolController:
@@ -34,8 +35,8 @@ class ToolController:
         self.workspace = workspace
         self._service = service
         self._costs = costs
-        self._dialog: ConfirmScreen[Decision] | None = None
-        """The question that is on the screen."""
+        self._asked: dict[str, Question] = {}
+        """By conversation: the question about its call."""
 
     @in_worker("dialog")
     async def choose(self, words: str = "") -> None:
@@ -83,7 +84,7 @@ class ToolController:
         for name, server in mcp.to_agree(names).items():
             choices: list[Choice[bool]] = [("y", "Start it, now and later", True), ("n", "No", False)]
             lines = program_lines(name, server.shown)
-            if not await self.workspace.ask(ConfirmScreen(STARTS, lines, choices)):
+            if not await self.workspace.questions.ask(partial(ConfirmScreen, STARTS, lines, choices)):
                 return False
             await mcp.agree(server)
         return True
@@ -91,8 +92,8 @@ class ToolController:
     def asked(self, id: str) -> None:
         """A call waits for the user's word, or waits no longer."""
         if id not in self._service.tools.waiting:
-            if self._dialog is not None and self.workspace.shows(id):
-                self._dialog.finish(None)
+            if (asked := self._asked.get(id)) is not None:
+                asked.settle(None)
         elif self.workspace.shows(id):
             self._ask(id)
         else:
@@ -104,21 +105,25 @@ class ToolController:
 
         tools = self._service.tools
         question = tools.waiting.get(id)
-        if question is None or self._dialog is not None:
+        if question is None or id in self._asked:
             return
         keys = {Decision.ONCE: "y", Decision.CONVERSATION: "c", Decision.ALWAYS: "a", Decision.NO: "n"}
         choices: list[Choice[Decision]] = [(keys[one], answer_words(one, question), one) for one in tools.choices]
-        self._dialog = dialog = ConfirmScreen(
-            "A call of the model", [*code_lines(question), ask_words(question)], choices
-        )
-        dialog.hints = (("rows.choose", "choose"), ("dialog.close", "stop the answer"))
+
+        def screen() -> ConfirmScreen[Decision]:
+            dialog = ConfirmScreen("A call of the model", [*code_lines(question), ask_words(question)], choices)
+            dialog.hints = (("rows.choose", "choose"), ("dialog.close", "stop the answer"))
+            return dialog
+
         try:
-            decision = await self.workspace.ask(dialog)
+            decision = await self.workspace.questions.ask(
+                screen, stays=True, on=lambda one: self._asked.__setitem__(id, one)
+            )
         finally:
-            self._dialog = None
+            del self._asked[id]
         if tools.waiting.get(id) is not question:
             return
         if decision is None:
             await self._service.conversations.stop(id)
         else:
-            tools.decide(id, decision)
+            tools.decide(id, decision, question)

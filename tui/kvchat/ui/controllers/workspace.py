@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.chat_screen import ChatScreen
+    from kvchat.ui.controllers.questions import Questions
+    from kvchat.ui.key_queue import Coming
+    from kvchat.ui.screens.confirm import ConfirmScreen
     from kvchat.ui.screens.modal import Modal
     from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -40,6 +43,9 @@ class Tagged(Struct, frozen=True):
 
 class Workspace:
     """The open conversation on the main screen. Only used once the service is there."""
+
+    questions: Questions
+    """What waits for the user's word."""
 
     def __init__(self, screen: ChatScreen, service: ChatService, transcript: Transcript) -> None:
         self.screen = screen
@@ -111,6 +117,13 @@ class Workspace:
             await self.app._flush_next_callbacks()
             answer = self.app.push_screen(screen, wait_for_dismiss=True)
         return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
+
+    async def ask_after(self, coming: Coming, make: Callable[[], ConfirmScreen[T]]) -> T | None:
+        """Ask what a key of the user asked for, once it is known what that is: at once where keys waited for it; else
+        they wrote on meanwhile, and it opens by itself."""
+        if coming.is_late:
+            return await self.questions.ask(make)
+        return await self.ask(make())
 
     def key_of(self, action: str) -> str:
         """The first key of an action, as the user reads it; empty without one."""

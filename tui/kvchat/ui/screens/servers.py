@@ -18,7 +18,6 @@ from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.events import Key
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -31,6 +30,7 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
 from kvchat.text.servers import model_name
 from kvchat.ui.bindings import binding
+from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
@@ -463,7 +463,7 @@ REMEDIES: tuple[tuple[str, str, Remedy], ...] = (
 LOG_LINES = 200
 
 
-class EngineTroubleScreen(ListModal[Remedy]):
+class EngineTroubleScreen(ConfirmScreen[Remedy]):
     """Says why the engine ended and shows the end of its log. Result: "restart", "models" or None."""
 
     DEFAULT_CSS = """
@@ -478,33 +478,18 @@ class EngineTroubleScreen(ListModal[Remedy]):
     AUTO_FOCUS = ""
 
     def __init__(self, sentence: str, log: str = "") -> None:
-        super().__init__()
-        self.heading = "The engine stopped"
+        super().__init__("The engine stopped", [clean(sentence).strip()], REMEDIES)
+        self.remove_class("-small")
         self.hints = (("rows.choose", "choose"), ("tab", "the log"), ("dialog.close", "close"))
-        self._sentence = clean(sentence).strip()
         self._log = "\n".join(clean(log).strip("\n").splitlines()[-LOG_LINES:])
 
     def body(self) -> Iterable[Widget]:
-        yield Static(Content(self._sentence), classes="words")
+        yield Static(Content(self.gist), classes="words")
         if self._log:
             with VerticalScroll():
                 yield Static(content((self._log, MUTED)), classes="words")
         yield RowList(self._draw)
 
     def on_mount(self) -> None:
-        self.rows.show(len(REMEDIES))
         for log in self.query(VerticalScroll):
             log.scroll_end(animate=False)
-
-    def _draw(self, index: int, width: int) -> Content:
-        key, label, _ = REMEDIES[index]
-        return content((key, ACCENT), f"  {label}")
-
-    def on_key(self, event: Key) -> None:
-        for key, _, remedy in REMEDIES:
-            if event.character == key:
-                event.stop()
-                self.finish(remedy)
-
-    def choose(self, index: int) -> None:
-        self.finish(REMEDIES[index][2])

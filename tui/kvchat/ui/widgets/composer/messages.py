@@ -112,6 +112,10 @@ class Notice(Message, namespace="composer"):
         self.text = text
 
 
+class QuestionWanted(Message, namespace="composer"):
+    """The user goes to the question that waits."""
+
+
 class StopRequested(Message, namespace="composer"):
     """ctrl+c with nothing to copy and nothing to clear: the app stops a running answer, or shows a hint."""
 

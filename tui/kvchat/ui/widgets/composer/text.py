@@ -333,6 +333,11 @@ class ComposerText(TextArea):
     def put_newline(self) -> None:
         self._replace_via_keyboard("\n", *self.selection)
 
+    def is_at_edge(self, step: int) -> bool:
+        """Whether the cursor is in the first line as it is shown (a negative step), or in the last one."""
+        edge = self.navigator.is_first_wrapped_line if step < 0 else self.navigator.is_last_wrapped_line
+        return edge(self.cursor_location)
+
     def recall(self, step: int) -> bool:
         """Go `step` messages back in time, or forward when negative. Only from an empty text or an unedited recalled
         message, and at its first or last line; False otherwise."""
@@ -341,8 +346,7 @@ class ComposerText(TextArea):
             if self.text or step < 0:
                 return False
             at = -1
-        edge = self.navigator.is_first_wrapped_line if step > 0 else self.navigator.is_last_wrapped_line
-        if not edge(self.cursor_location) or at + step >= len(self.sent):
+        if not self.is_at_edge(-step) or at + step >= len(self.sent):
             return False
         self._recalled = at + step if at + step >= 0 else None
         draft = Draft()

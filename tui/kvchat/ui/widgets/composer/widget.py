@@ -72,6 +72,7 @@ class Composer(Completing):
     PasteRequested: TypeAlias = messages.PasteRequested
     Loaded: TypeAlias = messages.Loaded
     Notice: TypeAlias = messages.Notice
+    QuestionWanted: TypeAlias = messages.QuestionWanted
     StopRequested: TypeAlias = messages.StopRequested
     QuitRequested: TypeAlias = messages.QuitRequested
 
@@ -103,6 +104,8 @@ class Composer(Completing):
         """What stood behind the last slash command, as a question."""
         self.has_queue = False
         """Whether messages of this conversation wait for the answer before them."""
+        self.has_question = False
+        """Whether a question waits for the user's word."""
 
     def compose(self) -> ComposeResult:
         yield self._list
@@ -304,11 +307,17 @@ class Composer(Completing):
             if self._list.is_open:
                 self._list.move(step)
                 return True
+            if self.has_question and area.is_at_edge(step):
+                self.post_message(self.QuestionWanted())
+                return True
             if key == "up" and self.has_queue and not self.text:
                 self.post_message(self.TakeBackRequested())
                 return True
             return area.recall(-step)
         if not self._list.is_open:
+            if key == "tab" and self.has_question:
+                self.post_message(self.QuestionWanted())
+                return True
             return key == "tab" and self._area.select_field()
         if key == "tab":
             area.put(Draft(f"/{(self._list.chosen or self._list.items[0]).name} "))
