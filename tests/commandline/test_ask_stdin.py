@@ -107,7 +107,7 @@ async def test_on_a_terminal_the_person_is_asked_for_it(environment, own_folders
         status, shown = await on_a_terminal(
             environment, ("--base-url", server.url, "ask", "what is @~/.ssh/key ?"), b"[y/N]", answer
         )
-        assert f"{own_folders}/.ssh/key is outside" in shown
+        assert f"{own_folders}/.ssh/key may hold keys or passwords" in shown
         assert bool(server.posts) is goes and status == (0 if goes else 130 if answer == b"\x03" else 1)
         assert not goes or "secret" in content(server)
 
