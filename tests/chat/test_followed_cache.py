@@ -253,7 +253,7 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
         await asyncio.sleep(0.01)
     asked: list[object] = []
     monkeypatch.setattr(service.servers.link().cache.access, "prompt_text", asked.append)
-    monkeypatch.setattr(service.servers.consent, "may_send_to", lambda server, id="": False)
+    monkeypatch.setattr(service.servers.consent, "may_send_to", lambda *asked: False)
     service.warm_up.enabled = True
     await service.new_conversations.create(WORDS * 2, reuse=False)
     await service.prices.exact(one.id, "edit", one.path()[1].id, "A secret")

@@ -370,7 +370,7 @@ async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) 
             said = await run.type("/tools box", "y")
             assert "mcp_box.py\nIt is the MCP server box. It runs as you do" in said
             assert "Asking box for tools\n" in said
-            assert "box__say in this conversation; each call is asked for first.\n" in said
+            assert re.search(r"Tools: box, ~\d+ tokens(, .*)?\. Each call is asked for first\.\n", said)
             await run.type("/tools forget")
             assert "Start this program?" in await run.type("/tools box", "y")
             said = await run.type("What now?", "y")

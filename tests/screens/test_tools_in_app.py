@@ -182,7 +182,7 @@ async def test_a_program_of_yours_is_asked_for_by_its_command_line(
         await app.command("/tools")
         await app.opens("ToolsScreen")
         assert "[ ] box" in app.prose and "MCP: " in app.prose
-        await app.press("end", "up", "enter", "end", "enter")
+        await app.press("end", "up", "space", "enter")
         await app.opens("ConfirmScreen")
         assert "Start this program?" in app.prose and "mcp_box.py noise" in app.prose
         await app.press("n")
