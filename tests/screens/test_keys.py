@@ -767,9 +767,28 @@ async def test_slash_commands_take_their_argument(drive: Drive, server: ToyServe
         assert await _copied(app, lambda: app.command("/code 3")) == "block 3"
         await app.command("/code 12")
         await app.until(lambda: app.noticed("There is no code block 12"))
-        await app.command("/nosuch thing")
+        app.chat.composer.type("/nosuch thing")
+        await app.press("enter")
         await app.until(lambda: app.noticed("There is no command /nosuch"))
         assert app.draft == "/nosuch thing"
+
+
+async def test_the_hint_that_there_is_no_shell_comes_once_and_never_again(drive: Drive) -> None:
+    async with drive() as app:
+        await app.write("!ls")
+        await app.press("enter")
+        await app.until(lambda: app.noticed("There is no shell here"))
+        assert (app.draft, app.said) == ("!ls", [])
+        await app.press("enter")
+        await app.until(lambda: app.said[:1] == ["!ls"])
+        await app.settled()
+    async with drive() as app:
+        await app.write("!pwd")
+        await app.press("enter")
+        await app.until(lambda: app.said[:1] == ["!pwd"])
+        await app.write("#tea")
+        await app.press("enter")
+        await app.until(lambda: app.noticed("/remember keeps a note"))
 
 
 async def test_the_palette_runs_what_is_typed_in_it(drive: Drive) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvchat.commands.slash import parse
+from kvchat.commands.slash import parse, slash_commands
 from kvchat.ui.widgets.composer.slash import SlashList
 from kvchat.ui.widgets.composer.widget import Composer
 
@@ -79,9 +79,109 @@ async def test_an_unknown_command_is_a_notice_and_keeps_the_text(writing: Writin
     async with host.run_test() as pilot:
         composer.set_commands(COMMANDS)
         await pilot.press(*"/usr", "enter")
-        assert len(host.heard(Composer.Notice)) == 1
-        assert "/usr" in host.heard(Composer.Notice)[0].text
+        assert [m.text for m in host.heard(Composer.Notice)] == ["There is no command /usr · // begins a message"]
         assert composer.text == "/usr" and not host.asked
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    [
+        ("/cost", "/cache"),
+        ("/context", "/cache"),
+        ("/resume", "/list"),
+        ("/rewind", "/tree"),
+        ("/retry", "/regenerate"),
+        ("/config", "/settings"),
+        ("/MCP", "/tools"),
+        ("/compress", "/compact"),
+        ("/models", "/model"),
+        ("/exprot", "/export"),
+    ],
+)
+async def test_a_command_of_other_programs_names_ours_and_typing_replaces_it(
+    writing: Writing, typed: str, ours: str
+) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(slash_commands())
+        await pilot.press(*typed, "space", "x", "enter")
+        assert [m.text for m in host.heard(Composer.Notice)] == [f"There is no command {typed}; did you mean {ours}?"]
+        assert not host.asked and not host.heard(Composer.SlashCommand)
+        await pilot.press(*ours)
+        assert composer.text == f"{ours} x"
+
+
+PATHS = ["/etc/hosts is odd", "/usr/bin/env: not found", "/a/b\nis text", "/home/me/", "/v1/models gives 404"]
+
+
+@pytest.mark.parametrize("text", PATHS)
+async def test_a_path_at_the_beginning_is_text(writing: Writing, text: str) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(slash_commands())
+        await pilot.press(*text.replace("\n", ""), "enter")
+        assert [m.text for m in host.asked] == [text.replace("\n", "")]
+        composer.insert(text)
+        await pilot.press("enter")
+        assert [m.text for m in host.asked[1:]] == [text]
+        assert not host.said or not host.heard(Composer.Notice)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "/dev: cannot open\n/tmp: no space left",
+        "/new line of a log\nand one more",
+        "/sda: 3 errors",
+        "//server/share is gone",
+        "// TODO\nx = 1",
+        "/* a comment */\nint x;",
+        "!important\n#id { color: red }",
+        "#!/bin/sh\nls",
+    ],
+)
+async def test_a_pasted_log_is_text(writing: Writing, log: str) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(slash_commands())
+        composer.insert(log)
+        await pilot.press("enter")
+        assert [m.text for m in host.asked] == [log]
+        assert not host.heard(Composer.Notice)
+
+
+async def test_a_pasted_command_of_one_line_is_one(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(slash_commands())
+        composer.insert("/system Be brief.\n")
+        await pilot.press("enter")
+        assert [(m.name, m.argument) for m in host.heard(Composer.SlashCommand)] == [("system", "Be brief.")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "word"), [("!ls -la", "no shell"), ("#likes tea", "/remember"), ("!git status", "no shell")]
+)
+async def test_what_others_run_or_note_gets_a_hint_once(writing: Writing, typed: str, word: str) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        told: list[str] = []
+        composer.is_first = lambda sign: sign not in told and told.append(sign) is None
+        await pilot.press(*typed, "enter")
+        assert [word in m.text for m in host.heard(Composer.Notice)] == [True]
+        assert composer.text == typed and not host.asked
+        await pilot.press("enter")
+        assert [m.text for m in host.asked] == [typed]
+        await pilot.press(*typed, "enter")
+        assert len(host.asked) == 2 and len(host.heard(Composer.Notice)) == 1
+
+
+@pytest.mark.parametrize("typed", ["# A title", "!= is not equal", "#1 of 3", "!", "#"])
+async def test_what_only_looks_like_that_is_sent(writing: Writing, typed: str) -> None:
+    host, _ = writing()
+    async with host.run_test() as pilot:
+        await pilot.press(*typed, "enter")
+        assert [m.text for m in host.asked] == [typed]
 
 
 async def test_a_double_slash_sends_a_literal_one(writing: Writing) -> None:
@@ -123,6 +223,8 @@ async def test_a_paste_in_an_argument_goes_along_as_text(writing: Writing) -> No
         ("//path", None, "/path"),
         ("// a comment", None, "// a comment"),
         ("/", "", ""),
+        ("/etc/hosts is odd", None, "/etc/hosts is odd"),
+        ("/attach /etc/hosts", "attach", "/etc/hosts"),
     ],
 )
 def test_what_a_text_means(text: str, command: str | None, rest: str) -> None:

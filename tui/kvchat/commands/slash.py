@@ -6,12 +6,57 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvchat.commands.actions import ACTIONS, Action
 from kvchat.paths import pasted_path
+from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kvchat.config.personas import Snippet
     from kvchat.config.problem import Problem
-from kvchat.commands.actions import ACTIONS, Action
+
+ELSEWHERE = {
+    "add": "attach",
+    "agents": "persona",
+    "branch": "fork",
+    "bye": "quit",
+    "checkpoint": "keep",
+    "compress": "compact",
+    "config": "settings",
+    "connect": "model",
+    "context": "cache",
+    "cost": "cache",
+    "effort": "thinking",
+    "file": "attach",
+    "history": "list",
+    "keys": "help",
+    "load": "list",
+    "login": "model",
+    "mcp": "tools",
+    "options": "parameters",
+    "params": "parameters",
+    "prompt": "system",
+    "provider": "model",
+    "rag": "documents",
+    "redo": "regenerate",
+    "reset": "new",
+    "resume": "list",
+    "retry": "regenerate",
+    "rewind": "tree",
+    "save": "export",
+    "sessions": "list",
+    "set": "settings",
+    "share": "export",
+    "shortcuts": "help",
+    "status": "doctor",
+    "summarize": "compact",
+    "temperature": "parameters",
+    "tokens": "cache",
+    "upload": "attach",
+    "usage": "cache",
+}
+"""Commands of other programs, and which of ours does that."""
 
 
 class Parsed(NamedTuple):
@@ -22,8 +67,8 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str) -> Parsed:
-    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment. The
-    path of a model file alone chooses that."""
+    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment. A first
+    word with a second slash is a path, and text; that of a model file alone chooses the model."""
     if (path := _model_file(text)) is not None:
         return Parsed("model", path)
     if not text.startswith("/"):
@@ -31,6 +76,8 @@ def parse(text: str) -> Parsed:
     if text.startswith("//"):
         return Parsed(None, text if text[2:3].isspace() else text[1:])
     name, *argument = re.split(r"\s+", text[1:], maxsplit=1)
+    if "/" in name:
+        return Parsed(None, text)
     return Parsed(name, argument[0].strip() if argument else "")
 
 
@@ -51,6 +98,15 @@ def slash_commands() -> list[tuple[str, str]]:
 def by_slash(name: str) -> Action | None:
     """The action of a slash command, without the slash; any case."""
     return next((action for action in ACTIONS if name and name.lower() in (action.slash, action.also)), None)
+
+
+def no_command(name: str, names: Iterable[str]) -> str:
+    """That there is no such command, and which of `names` is meant, where that can be known."""
+    import difflib
+
+    ours = ELSEWHERE.get(name.lower()) or "".join(difflib.get_close_matches(name[:24].lower(), names, 1, 0.7))
+    there_is = f"There is no command /{one_line(name, 24)}"
+    return f"{there_is}; did you mean /{ours}?" if ours else f"{there_is} · // begins a message"
 
 
 def snippets(folder: Path) -> tuple[dict[str, Snippet], list[Problem]]:

@@ -17,7 +17,7 @@ from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
 from kvchat.commands.command import CommandResult, SlashParser, TextTable
-from kvchat.commands.slash import by_slash, snippets
+from kvchat.commands.slash import by_slash, no_command, snippets
 from kvchat.commands.trunks import made
 from kvchat.memory.place import index_path
 from kvchat.plain.chat import PlainChat, Typed, said_by
@@ -676,7 +676,8 @@ class Commands:
         """What a snippet makes of the words is sent, when the user has read it."""
         snippet = snippets(self._paths.snippets)[0].get(name)
         if snippet is None:
-            self._say(f"There is no command /{one_line(name, 40)}. /help lists them; // begins a message with a slash.")
+            names = [action.slash for action, _ in plain_help()]
+            self._say(f"{no_command(name, names)} · /help lists them")
         else:
             await self._send_written(filled(snippet.text, argument))
 

@@ -118,6 +118,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.composer.set_commands(slash.slash_commands())
+        self.composer.is_first = self._is_first
         self.show_keys()
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
@@ -128,6 +129,13 @@ class ChatScreen(Screen[None]):
         self.on_descendant_focus()
         self.status.why_key = self.app.key_of("inspector")
         self.composer.set_memories_key(self.app.key_of("memories"))
+
+    def _is_first(self, sign: str) -> bool:
+        key, core = f"told {sign}", self.service.core
+        if core.setting(key):
+            return False
+        core.in_background(core.keep_setting(key, "yes"))
+        return True
 
     def _warmth(self, id: str) -> Warmth:
         return self.service.tracker.warmth(id) if self.empty is not None else UNKNOWN

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from kvchat.commands.slash import parse
+from kvchat.commands.slash import Parsed, parse
 from kvchat.ui.widgets.composer import messages as messages
+from kvchat.ui.widgets.composer import slash
 from kvchat.ui.widgets.composer.context import Accompanied
 from kvchat.ui.widgets.composer.mentions import MentionList, Typed, asked_for, completed, is_folder, path_at, typed_at
 
@@ -29,6 +30,7 @@ class Completing(Accompanied):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.commands: Sequence[slash.Command] = ()
         self._mentions = MentionList()
         self._asking: Timer | None = None
         self._closed_at: tuple[int, int] | None = None
@@ -42,6 +44,18 @@ class Completing(Accompanied):
         if not (self._mentions.moved and self._mentions.typed == typed):
             self._mentions.offer(typed, mentions)
 
+    def _parsed(self) -> Parsed:
+        """What the text means. What was pasted is text, as a log is, but for a line that is one of our commands."""
+        found, pasted = parse(self._area.text), self._area.pasted_first
+        is_ours = found.command is not None and self._known(found.command) is not None
+        if "\n" in pasted.strip() or (len(pasted) > len(found.command or "") and not is_ours):
+            return Parsed(None, self._area.text)
+        return found
+
+    def _known(self, command: str) -> str | None:
+        """The command on offer that this is, in any case."""
+        return next((known.name for known in self.commands if known.name.casefold() == command.casefold()), None)
+
     @property
     def _typed(self) -> Typed | None:
         """The mention at the cursor, while the text has the keys; none that was pasted."""
@@ -49,7 +63,7 @@ class Completing(Accompanied):
         if not area.has_focus or not area.selection.is_empty:
             return None
         row, column = area.cursor_location
-        command, _ = parse(area.text) if area.text.startswith("/") else (None, "")
+        command, _ = self._parsed() if area.text.startswith("/") else (None, "")
         if command is not None:
             return path_at(area.text, column) if row == 0 else None
         typed = typed_at(area.document[row], column)
@@ -94,7 +108,7 @@ class Completing(Accompanied):
         """Make the pasted mention at the cursor one that counts; False: there is none. `clicked`: the one that the
         cursor is in, not behind."""
         area = self._area
-        if not area.selection.is_empty or parse(area.text).command is not None:
+        if not area.selection.is_empty or self._parsed().command is not None:
             return False
         from kvchat.documents.mentions import at_place
 

@@ -312,6 +312,12 @@ class ComposerText(TextArea):
         """Whether the text there was pasted and is only text."""
         return any(span.start <= offset < span.end and not span.is_chip for span in self.spans)
 
+    @property
+    def pasted_first(self) -> str:
+        """What the text begins with that was pasted and is only text."""
+        first = self.spans[0] if self.spans else None
+        return "" if first is None or first.start or first.kind != PASTE or first.is_chip else self.text[: first.end]
+
     def touch(self, start: int, end: int) -> None:
         """Make the text there a mention of the user's. That can be undone."""
         text = self.text[start:end]

@@ -6,6 +6,7 @@ the key of the conversation it was loaded for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Self, TypeAlias
 
@@ -14,12 +15,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.document._document import Selection
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import MentionScope
-from kvchat.commands.slash import parse
+from kvchat.commands.slash import no_command
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import FIELD, Draft, Span, Spans, blocks_in, decoded, expanded, given, plain_paste
 from kvchat.sanitize import one_line
@@ -29,6 +31,9 @@ from kvchat.ui.widgets.composer.completion import Completing
 from kvchat.ui.widgets.composer.context_items import MEMORY, Picked
 from kvchat.ui.widgets.composer.text import ComposerText
 
+_SHELL_OR_NOTE = re.compile(r"[!#][A-Za-z~./][^\n]*")
+"""What other programs run in a shell, or note."""
+_HINTS = {"!": "There is no shell here", "#": "/remember keeps a note"}
 DRAFT_DELAY = 0.4
 """Seconds without a change after which the draft is announced."""
 
@@ -87,9 +92,10 @@ class Composer(Completing):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._enter_sends = enter_sends
-        self.commands: Sequence[slash.Command] = ()
         self.arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
         """What the words behind a command may be, by its name."""
+        self.is_first: Callable[[str], bool] = lambda sign: True
+        """Whether what begins with this sign, ! or #, is to be sent for the first time; from now on it was."""
         self._key = ""
         self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
         self._list = slash.SlashList()
@@ -349,15 +355,18 @@ class Composer(Completing):
         """Send what is written, or run it when it is a command. An empty message is not sent: it asks for the next one
         of the queue."""
         text = self.text
-        command, rest = parse(text)
+        command, rest = self._parsed()
         if command is not None:
-            known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
-            if known:
+            if (known := self._known(command)) is not None:
                 spans = self._spans_of(rest)
                 self.commanded = Question(rest, self.blocks, MentionScope(spans, frozenset(self.context.agreed)))
-                self._run(known[0], expanded(rest, spans))
+                self._run(known, expanded(rest, spans))
             else:
-                self.post_message(self.Notice(f"There is no command /{one_line(command, 24)} · // begins a message"))
+                self._area.selection = Selection((0, 0), (0, 1 + len(command)))  # what is typed takes its place
+                self.post_message(self.Notice(no_command(command, [c.name for c in self.commands])))
+            return
+        if (hint := _HINTS.get(text[:1], "")) and _SHELL_OR_NOTE.fullmatch(text) and self.is_first(text[0]):
+            self.post_message(self.Notice(f"{hint} · the same key again sends it as it is"))
             return
         if not text.strip():
             if self.has_queue:
@@ -376,7 +385,7 @@ class Composer(Completing):
 
     def take(self) -> Submitted | None:
         """The message that is written, taken out of the composer; None: there is none, or it is a command."""
-        command, rest = parse(self.text)
+        command, rest = self._parsed()
         if command is not None or not rest.strip():
             return None
         picked, meant = self._left_out(), MentionScope(self._spans_of(rest), frozenset(self.context.agreed))
@@ -465,7 +474,7 @@ class Composer(Completing):
 
     def _rested(self) -> None:
         self.flush()
-        command, text = parse(self.text)
+        command, text = self._parsed()
         self._rest_on(text if command is None and text.strip() else "")
 
     def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
