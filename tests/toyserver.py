@@ -242,9 +242,9 @@ def tokens(
 
 
 def calls(
-    *arguments: str, text: str = "", name: str = "read_file", finish: str = "tool_calls", prompt: int = 30
+    *arguments: str, text: str = "", name: str = "read_file", finish: str = "tool_calls", prompt: int | None = 30
 ) -> Answer:
-    """An answer that calls a tool, once for each of these arguments."""
+    """An answer that calls a tool, once for each of these arguments; `prompt=None` reports no figures."""
 
     def part(delta: dict[str, object], reason: str | None = None, **extra: object) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
@@ -257,7 +257,7 @@ def calls(
     timings = {"cache_n": 0, "prompt_n": prompt, "prompt_ms": 10.0, "predicted_n": 9, "predicted_ms": 90.0}
     deltas = [part({"content": text})] if text else []
     deltas += [part({"tool_calls": [one]}) for one in made]
-    return sse([*deltas, part({}, finish, timings=timings)])
+    return sse([*deltas, part({}, finish, **({"timings": timings} if prompt is not None else {}))])
 
 
 def several(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from kvchat.cache.token_estimate import TokenEstimate
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.question import Question
@@ -20,6 +21,7 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.chat.turns.turns import MOST_STEPS
 from kvchat.config import Settings, changed
 from kvchat.config.personas import Persona
+from kvchat.prompt.context import RESULT, ContextBlock
 from kvchat.prompt.message import Message, Role, State, node
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, Decision, ToolCall
 from kvchat.prompt.wire import canonical
@@ -166,14 +168,72 @@ async def test_a_long_result_is_cut_once_and_says_so(allowed, server, folder):
     assert len(text) < 10_000
 
 
-async def test_all_long_results_of_a_turn_share_one_part_of_the_window(allowed, server, folder):
-    for name in "abcd":
-        (folder / name).write_text(f"The lamp of {name} turned over the sea. " * 5000)
-    asked = [f'{{"path": "{name}"}}' for name in "abcd"]
-    conversation = await said(allowed, server, calls(*asked[:2]), calls(*asked[2:]), tokens("Long.", prompt=900))
-    results = [one.message.blocks[-1].text for one in conversation.path() if one.role is Role.TOOL]
-    first, *later = map(len, results)
-    assert len(later) == 3 and max(later) < first / 4
+WINDOW = 4096
+"""Tokens, of the toy server."""
+
+
+def results(conversation) -> list[str]:
+    """What the model is sent of the calls' results, in order."""
+    return [json.loads(one.wire)["content"] for one in conversation.path() if one.role is Role.TOOL]
+
+
+def long_files(folder: Path, count: int, words: str) -> list[str]:
+    """Arguments of calls that read that many long files."""
+    for at in range(count):
+        (folder / f"{at}.txt").write_text(f"{at} {words}" * 3000)
+    return [f'{{"path": "{at}.txt"}}' for at in range(count)]
+
+
+@pytest.mark.parametrize("words", ["The lamp turned over the sea. ", '{"at": 1234567}, ', "灯塔在海上转动。"])
+@pytest.mark.parametrize("steps", [[30], [2], [2, 2], [1] * 8, [1, 20], [5, 5, 5]])
+async def test_all_results_of_a_turn_keep_their_quarter_of_the_window(allowed, server, folder, steps, words):
+    asked = iter(long_files(folder, sum(steps), words))
+    answers = [calls(*(next(asked) for _ in range(count)), prompt=None) for count in steps]
+    conversation = await said(allowed, server, *answers, tokens("Long."))
+    said_there = results(conversation)
+    assert len(said_there) == sum(steps)
+    assert all("characters are left out here" in text for text in said_there)
+    without_room = [text for text in said_there if "no room left" in text]
+    of_the_rest = TokenEstimate().of(text.encode() for text in said_there if text not in without_room)
+    assert WINDOW / 8 < of_the_rest < WINDOW / 4 + 30, "with the note on citing"
+    assert max(map(len, without_room), default=0) < 60
+
+
+async def test_calls_of_one_answer_have_equal_parts_and_what_one_leaves_goes_to_the_next(allowed, server, folder):
+    asked = long_files(folder, 4, "The lamp turned over the sea. ")
+    one, *_, other = results(await said(allowed, server, calls(*asked), tokens("Long.", prompt=900)))
+    assert 0.9 < len(one) / len(other) < 1.1
+    _, one, other = results(await said(allowed, server, calls(READ_A, *asked[:2]), tokens("Long.", prompt=900)))
+    assert 0.9 < len(one) / len(other) < 1.1
+    assert len(one) > 1500
+
+
+async def test_a_short_result_is_whole_however_full_the_turn_is(allowed, server, folder):
+    asked = long_files(folder, 1, "The lamp turned over the sea. ")
+    answers = calls(*asked), calls(*asked, READ_A), tokens("Ten.", prompt=900)
+    first, second, third = results(await said(allowed, server, *answers))
+    assert len(first) > 2000
+    assert "no room left" in second
+    assert "The lamp turns once in ten seconds." in third
+
+
+async def test_of_a_result_in_many_parts_the_first_are_kept_and_the_rest_is_said(allowed, server, folder, monkeypatch):
+    async def run(self, conversation, given):
+        return [ContextBlock(RESULT, f"part {at}", f"{at} and the lamp turned. " * 40) for at in range(30)]
+
+    monkeypatch.setattr(ReadFile, "run", run)
+    conversation = await said(allowed, server, calls(READ_A, READ_A, prompt=None), tokens("Long."))
+    for text in results(conversation):
+        assert '"part 0"' in text and '"part 29"' not in text
+        assert text.endswith("characters are left out here: no room left]")
+    assert WINDOW / 8 < TokenEstimate().of(text.encode() for text in results(conversation)) < WINDOW / 4 + 50
+
+
+async def test_a_turn_that_filled_its_quarter_takes_nothing_from_the_next(allowed, server, folder):
+    asked = long_files(folder, 2, "The lamp turned over the sea. ")
+    conversation = await said(allowed, server, calls(asked[0]), tokens("Long.", prompt=900))
+    await said(allowed, server, calls(asked[1]), tokens("Long.", prompt=900), question="And?", id=conversation.id)
+    assert min(map(len, results(conversation))) > 2000
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from kvchat.chat.tools.fitting import fitted, known_name
 from kvchat.chat.tools.tool import CallOutcome, Tool, ToolError
 from kvchat.chat.turns.answer_request import AnswerTask
 from kvchat.prompt.citations import numbered
-from kvchat.prompt.context import RESULT, ContextBlock, guarded
+from kvchat.prompt.context import RESULT, ContextBlock, guarded, rendered
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node, tools_of
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names
@@ -40,7 +40,11 @@ from kvchat.store import StoreError
 RESULT_SHARE = 4
 """The results of a turn take at most this part of the window."""
 LEAST_TOKENS = 100
-"""What a result may have however full that is."""
+"""A result of which there is less room than for this is left out."""
+LEFT_OUT = "[{:,} characters are left out here]"
+NO_ROOM = "[{:,} characters are left out here: no room left]"
+LEFT_OUT_TOKENS = 16
+"""What these have, about."""
 CHANGED = "What the user was asked about has changed meanwhile. Call it again."
 REFUSED = "The user did not allow this call."
 STANDS = "All of this stands in this conversation already; see above."
@@ -75,13 +79,15 @@ class ToolSteps:
         """Carry out the calls of an answer, one after the other, until the turn is stopped. The last result; the
         answer itself where there is none. Raises ChatError and StoreError."""
         last = answer
-        for call in answer.message.calls:
+        calls = answer.message.calls
+        for at, call in enumerate(calls):
             if task.is_stopped:
                 break
-            last = await self._carried_out(task, last, call)
+            last = await self._carried_out(task, last, call, len(calls) - at)
         return last
 
-    async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall) -> Node:
+    async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall, to_come: int) -> Node:
+        """`to_come`: how many calls of the answer have no result yet."""
         conversation = task.conversation
         begun = node(
             parent,
@@ -105,14 +111,16 @@ class ToolSteps:
         stopped = CallOutcome(NOT_CARRIED_OUT, state=State.CANCELLED)
         outcome = stopped if task.calling.cancelled() else task.calling.result()
         task.calling = None
-        blocks = await self._stored(task, conversation, path, outcome.blocks)
+        fitting, left_out = self._fitting(task, outcome.blocks, to_come)
+        blocks = numbered(await self._special_tokens.plain(conversation, fitting), path)
         # A sentence of kvchat's own may quote: a path that the model invented, a header of a page.
-        quoting = [ContextBlock(RESULT, call.name, guarded(outcome.text))]
+        quoting = [ContextBlock(RESULT, call.name, guarded(outcome.text or left_out))]
         [told] = await self._special_tokens.plain(conversation, quoting)
-        text = told.text or ("" if blocks else STANDS)
+        text = whole_characters(told.text or ("" if blocks else STANDS))
+        task.result_tokens += self._sizes.estimate(conversation).of([rendered(blocks, text).encode()])
         result = node(
             parent,
-            Message(Role.TOOL, whole_characters(text), tuple(blocks), calls=(call,)),
+            Message(Role.TOOL, text, tuple(blocks), calls=(call,)),
             begun.created,
             id=begun.id,
             state=outcome.state,
@@ -200,23 +208,33 @@ class ToolSteps:
                 return self._core.mcp.tool(name)  # the file may have changed
         return self._tools[name]
 
-    async def _stored(
-        self, task: AnswerTask, conversation: OpenConversation, path: Sequence[Node], blocks: Sequence[ContextBlock]
-    ) -> list[ContextBlock]:
-        """What a call gave as it goes into the conversation: cut to what is left of the turn's share of the window,
-        without special tokens, and numbered."""
-        if not blocks:
-            return []
-        estimate = self._sizes.estimate(conversation)
-        window = self._core.servers.window(conversation.id) or UNKNOWN_WINDOW
-        room = max(LEAST_TOKENS, window // RESULT_SHARE - task.result_tokens) // len(blocks)
-        kept = []
-        for block in blocks:
-            text = guarded(block.text)
-            tokens = max(1, estimate.of([text.encode()]))
-            kept.append(replace(block, text=cut(text, len(text) * room // tokens)))
-        task.result_tokens += estimate.of([block.text.encode() for block in kept])
-        return numbered(await self._special_tokens.plain(conversation, kept), path)
+    def _fitting(
+        self, task: AnswerTask, blocks: Sequence[ContextBlock], to_come: int
+    ) -> tuple[list[ContextBlock], str]:
+        """What a call gave, cut to its part of what the turn's results may still take of the window, and what is said
+        of blocks that are left out. The calls `to_come`, this one among them, have equal parts of that."""
+        estimate = self._sizes.estimate(task.conversation)
+        window = self._core.servers.window(task.conversation.id) or UNKNOWN_WINDOW
+        left = window // RESULT_SHARE - task.result_tokens
+        room = max(LEAST_TOKENS, left // to_come)
+        if left - LEFT_OUT_TOKENS * (to_come - 1) < LEAST_TOKENS:
+            room = 0
+
+        def tokens(*some: ContextBlock) -> int:
+            return estimate.of([rendered(some, "").encode()])
+
+        found = [replace(block, text=guarded(block.text)) for block in blocks]
+        if tokens(*found) <= room or estimate.of([block.text.encode() for block in found]) <= LEFT_OUT_TOKENS:
+            return found, ""
+        kept, beyond = found[: room // LEAST_TOKENS], found[room // LEAST_TOKENS :]
+        for at, block in enumerate(kept):
+            part, whole = room // (len(kept) - at), tokens(block)
+            if whole > part:
+                frame = tokens(replace(block, text=""))
+                most = len(block.text) * max(0, part - frame - LEFT_OUT_TOKENS) // max(1, whole - frame)
+                kept[at] = replace(block, text=cut(block.text, most))
+            room -= tokens(kept[at])
+        return kept, NO_ROOM.format(sum(len(block.text) for block in beyond)) if beyond else ""
 
 
 def cut(text: str, most: int) -> str:
@@ -225,4 +243,4 @@ def cut(text: str, most: int) -> str:
         return text
     head, tail = most * 3 // 4, most - most * 3 // 4
     left = len(text) - head - tail
-    return f"{text[:head]}\n[{left:,} characters are left out here]\n{text[-tail:] if tail else ''}"
+    return f"{text[:head]}\n{LEFT_OUT.format(left)}\n{text[-tail:] if tail else ''}"
