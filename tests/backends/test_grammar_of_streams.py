@@ -7,7 +7,8 @@ import random
 from grammar.streams import Stream, damaged, stream
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended, ReasoningDelta, StreamEvent, TextDelta, WasThought
-from kvchat.backends.http.stream import Decoder, StreamDone
+from kvchat.backends.errors import not_json
+from kvchat.backends.http.stream import Decoder, NotAnAnswerError, StreamDone
 from kvchat.prompt.message import State
 from tries import tries
 
@@ -44,6 +45,8 @@ def read(found: Stream, seed: int) -> tuple[Heard, Ended]:
                 answer.take(item)
     except BackendError as error:
         return heard, answer.ended(error)
+    except NotAnAnswerError:
+        return heard, answer.ended(not_json("http://host"))
     return heard, answer.ended()
 
 

@@ -88,6 +88,10 @@ async def test_a_call_in_an_answer_that_does_not_stream(heard: Heard) -> None:
         ([call(0, "get_"), call(0, "time")], "The model called the tool get_time()."),
         ([call(0, "f", "1"), call(0, "f", "2")], "The model called the tool f(12)."),  # the name with every fragment
         ([call(None, "f", "1"), call(None, None, "2"), call(None, "g")], "The model called the tools f(12) and g()."),
+        (  # an id of its own with every fragment, one of which begins like arguments
+            [call(0, "f", text, id=f"c{at}") for at, text in enumerate(('{"a": ', '"b"', "}"))],
+            'The model called the tool f({"a": "b"}).',
+        ),
         ([call(n, f"f{n}") for n in range(5)], "The model called the tools f0(), f1(), f2() and 2 more."),
         ([call(0, None, "{}")], "The model called a tool without a name({})."),
         (

@@ -219,7 +219,7 @@ def _begins(call: _Call, part: Fragment, *, is_there: bool) -> bool:
             return True
         return bool(part.arguments) and (is_other or call.is_complete)
     if part.name == call.name and part.arguments and call.arguments and not call.is_complete:
-        is_sure = not is_other and (is_there or part.index is None)
+        is_sure = is_there or (not is_other and part.index is None)
         if is_sure or not part.arguments.lstrip().startswith(("{", '"', "`", "null")):
             return False  # the name comes with each piece
     if is_other:
