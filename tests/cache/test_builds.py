@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from kvchat.cache.llamacpp.cache_config import is_tested
+from kvchat.cache.llamacpp.trust import ENOUGH, Trust, trust_from_json, trust_to_json
 
 
 def test_the_build_that_is_installed_here_is_one_that_the_tests_have_seen() -> None:
@@ -18,3 +21,56 @@ def test_the_build_that_is_installed_here_is_one_that_the_tests_have_seen() -> N
 )
 def test_other_builds_are_not_taken_for_it(build: str, tested: bool) -> None:
     assert is_tested(build) is tested
+
+
+KINDS = ("question, slot", "regenerate, slot", "question, parked")
+
+
+def after(trust: Trust, *requests: tuple[str, int, int]) -> Trust:
+    for kind, predicted, cached in requests:
+        trust = trust.judged(kind, predicted, cached, excused=False)
+    return trust
+
+
+def test_an_unknown_build_is_sure_after_twenty_exact_predictions_over_several_kinds_of_act() -> None:
+    right = [(KINDS[at % 3], 100, 100) for at in range(ENOUGH)]
+    assert not after(Trust(), *right[:-1]).is_sure("b9999")
+    assert after(Trust(), *right).is_sure("b9999")
+    assert not after(Trust(), *[(KINDS[0], 100, 100)] * 99).is_sure("b9999"), "one kind of act shows little"
+    assert not after(Trust(), *[(kind, 0, 0) for kind in KINDS] * 99).is_sure("b9999"), "nor does an empty cache"
+    assert not after(Trust(), *right[:-1], (KINDS[0], 100, 50), right[-1]).is_sure("b9999"), "it begins again"
+
+
+def test_two_wrong_predictions_take_that_back_until_it_is_shown_again() -> None:
+    right, wrong = [(KINDS[at % 3], 100, 100) for at in range(ENOUGH)], (KINDS[0], 100, 50)
+    shown = after(Trust(), *right)
+    assert after(shown, wrong).is_sure("b9999")
+    lost = after(shown, wrong, wrong)
+    assert not lost.is_sure("b9999") and not after(lost, *right[:10]).is_sure("b9999")
+    assert not after(lost, *right).is_sure("b9999") and after(lost, *right * 2).is_sure("b9999")
+    tested = after(Trust(), wrong, wrong)
+    assert not tested.is_sure("b11549") and after(tested, *right[:3]).is_sure("b11549")
+
+
+def test_what_happened_between_speaks_against_nobody() -> None:
+    trust = after(Trust(), *[(KINDS[at % 3], 100, 100) for at in range(ENOUGH)])
+    for _ in range(9):
+        trust = trust.judged(KINDS[0], 100, 50, excused=True)
+    assert trust.is_sure("b9999")
+
+
+@pytest.mark.parametrize("one_in", [3, 8, 15, 30])
+def test_a_build_of_another_rule_never_becomes_sure(one_in: int) -> None:
+    draw, trust = random.Random(one_in), Trust()
+    for _ in range(3000):
+        right = draw.randrange(one_in) > 0
+        trust = after(trust, (draw.choice(KINDS), 100, 100 if right else 50))
+        assert not trust.is_sure("b9999")
+
+
+def test_what_was_shown_is_kept_for_the_next_run() -> None:
+    half = after(Trust(), *[(KINDS[at % 3], 100, 100) for at in range(ENOUGH - 1)])
+    again = trust_from_json(trust_to_json(half))
+    assert not again.is_sure("b9999") and after(again, (KINDS[0], 9, 9)).is_sure("b9999")
+    assert trust_from_json(trust_to_json(after(half, (KINDS[0], 9, 9)))).is_sure("b9999")
+    assert trust_from_json("") == trust_from_json('{"exact": 1}') == trust_from_json("[") == Trust()

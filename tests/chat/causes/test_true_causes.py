@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, meddling, served, told
 
-from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
-from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.turns import answer_run
+from kvchat.text.cache import accuracy
 from kvchat.text.prices import price_lines
 
 pytestmark = pytest.mark.engine
@@ -78,7 +77,7 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
 async def test_of_a_build_that_no_test_ran_no_cause_comes_from_a_prediction_and_all_is_about(
     models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, tested: bool
 ) -> None:
-    monkeypatch.setattr("kvchat.chat.cache.server_cache.is_tested", lambda _: tested)
+    monkeypatch.setattr("kvchat.cache.llamacpp.trust.is_tested", lambda _: tested)
     with served(models["dense"]) as url:
         chat = start(url, detour=False)
         first, second = await chat.begin("A keeper. " * 60), await chat.begin("Some ships. " * 60)
@@ -94,14 +93,29 @@ async def test_of_a_build_that_no_test_ran_no_cause_comes_from_a_prediction_and_
         assert (await chat.service.cache_reports.report(id)).exact is tested
 
 
-def test_after_two_wrong_predictions_all_is_about_until_right_ones_mend_that() -> None:
-    cache = ServerCache.__new__(ServerCache)
-    cache._doubt, cache.server = 0.0, ServerInfo("llama.cpp", "http://127.0.0.1:9", HostClass.LOOPBACK)
-    sure = []
-    for wrong in (True, True, False, False, False, True):
-        cache.judged(wrong=wrong)
-        sure.append(cache.is_sure)
-    assert sure == [True, False, False, False, True, False]
+async def test_a_build_that_no_test_ran_becomes_sure_by_what_it_does_and_stays_so_in_the_next_run(
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvchat.cache.llamacpp.trust.is_tested", lambda _: False)
+    with served(models["dense"]) as url:
+        chat = start(url)
+        one, other, turns = await chat.begin("A keeper. " * 60), await chat.begin("Some ships. " * 60), 0
+        await chat.turns(one, 1)
+        assert "a build not tested yet: 0 of 20 in a row" in accuracy(await chat.service.cache_reports.report(one))
+        while not chat.service.tracker.warmth(one).exact:
+            turns += 1
+            assert turns <= 14, accuracy(await chat.service.cache_reports.report(one))
+            for id in (one, other):
+                await chat.turns(id, 1)
+                await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
+                await chat.answered(id)
+        said = accuracy(await chat.service.cache_reports.report(one))
+        assert "in a row" not in said and said.startswith("exact in ")
+        await chat.close()
+        again = start(url)
+        await again.looked_at(one)
+        assert again.service.tracker.warmth(one).exact
+        assert (await again.service.prices.exact(one, "regenerate", again.branch(one)[-1].id)).exact
 
 
 # -- what took a state -------------------------------------------------------------------------------------------------

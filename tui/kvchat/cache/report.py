@@ -127,7 +127,8 @@ class CacheReport(Struct, frozen=True):
     predictions: int = 0
     """Requests whose cached tokens were predicted on this server."""
     exact_predictions: int = 0
-    """Of these, how many were what the server reported."""
+    shown: tuple[int, int, int] | None = None
+    """As of `Trust.shown_by`."""
     plan: Plan | None = None
     """The plan of the last request."""
     speed: SpeedFit | None = None

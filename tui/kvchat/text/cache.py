@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE, Totals, TurnFigures
+from kvchat.cache.llamacpp.trust import KINDS
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
@@ -133,10 +134,12 @@ def prediction(figures: TurnFigures | None, about: str = "") -> str:
 
 
 def accuracy(report: CacheReport) -> str:
-    """How often the predictions were exact: `exact in 41 of 43 requests`."""
-    if not report.predictions:
-        return "nothing predicted yet"
-    return f"exact in {count(report.exact_predictions)} of {counted(report.predictions, 'request')}"
+    """How often the predictions were exact, `exact in 41 of 43 requests`, and what an untested build has shown."""
+    words = f"exact in {count(report.exact_predictions)} of {counted(report.predictions, 'request')}"
+    if report.shown is not None:
+        exact, enough, kinds = report.shown
+        words += f"; a build not tested yet: {exact} of {enough} in a row, {kinds} of {KINDS} kinds of act"
+    return words if report.predictions else "nothing predicted yet"
 
 
 def why(turn: TurnReport) -> tuple[str, str]:

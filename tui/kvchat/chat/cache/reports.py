@@ -52,6 +52,7 @@ class CacheReports:
             exact=cache is not None and cache.predictions > 0 and cache.is_sure,
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
+            shown=cache.trust.shown_by(cache.server.build) if cache else None,
             plan=cache.plan if cache else None,
             speed=self._core.speeds.fit(record.id),
             rules=cache_rules(cache.simulator.best.shape, self._core.branch_requests.known_ids(record.id, path))

@@ -26,11 +26,12 @@ from kvchat.backends.dialect import (
 from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested
-from kvchat.cache.llamacpp.hypotheses import MEMORY, TOLERANCE, Hypotheses
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.hypotheses import TOLERANCE, Hypotheses
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache.llamacpp.trust import Trust
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.message_offsets import UserStarts
@@ -62,10 +63,6 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     )
     end = max(end, turn.known.messages - 1 if turn.known is not None else -1)
     return replace(turn, wires=turn.wires[: end + 1], continues=False)
-
-
-DOUBTFUL = 1.5
-"""Two wrong predictions of late, as each counts less with every further one."""
 
 
 def _added(tracked: TrackedTurn, answer: Node) -> str:
@@ -104,8 +101,7 @@ class ServerCache:
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
-        self._doubt = 0.0
-        """How often it predicted wrong of late."""
+        self.trust = Trust()
         self.heads: dict[str, tuple[str, ...]] = {}
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._leaving: asyncio.Task[None] | None = None
@@ -118,13 +114,8 @@ class ServerCache:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the rules that it is played by are the server's: of a build that the tests have seen, and hardly ever
-        wrong of late."""
-        return self._doubt < DOUBTFUL and is_tested(self.server.build)
-
-    def judged(self, *, wrong: bool) -> None:
-        """A prediction was right, or `wrong` without an act that explains it."""
-        self._doubt = self._doubt * MEMORY + wrong
+        """Whether the rules that it is played by are the server's."""
+        return self.trust.is_sure(self.server.build)
 
     def follows(self, model: str) -> bool:
         """Whether a request for this model uses this cache: each model of a router has a server, and a cache, of its

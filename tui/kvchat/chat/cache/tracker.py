@@ -29,9 +29,10 @@ from kvchat.backends.dialect import (
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
+from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json
 from kvchat.cache.tokens import NO_TOKENS
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.branch_ids import ServerBranchIds
@@ -151,6 +152,7 @@ class CacheTracker:
             )
         )
         cache = ServerCache(backend, backend.info, Hypotheses(shapes), self._journal, self._ground)
+        cache.trust = trust_from_json(self._ground.setting(_trust_key(backend.info)))
         if known is None:
             cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots)
             cache.notes.recall()
@@ -252,8 +254,10 @@ class CacheTracker:
 
     async def learn(self, link: Link, cache: ServerCache) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
+        learnt = {} if is_tested(cache.server.build) else {_trust_key(cache.server): trust_to_json(cache.trust)}
         if cache.simulator.settled and link.connector.cache_shape() is None:
-            key, text = _rules_key(cache.server), shape_to_json(cache.simulator.best.shape)
+            learnt[_rules_key(cache.server)] = shape_to_json(cache.simulator.best.shape)
+        for key, text in learnt.items():
             if self._ground.setting(key) != text:
                 await self._ground.keep_setting(key, text)
 
@@ -317,8 +321,9 @@ class CacheTracker:
 
         finding = tracked.finding = explain(evidence) or silent_loss(evidence)
         if cache is not None and figures.predicted_cached is not None and figures.cached_tokens is not None:
-            differs = abs(figures.predicted_cached - figures.cached_tokens) > NOISE
-            cache.judged(wrong=differs and (finding is None or finding.cause not in NOBODY_FORESEES))
+            kind = f"{evidence.changed_by or 'question'}, {tracked.prediction.source if tracked.prediction else ''}"
+            excused = finding is not None and finding.cause in NOBODY_FORESEES
+            cache.trust = cache.trust.judged(kind, figures.predicted_cached, figures.cached_tokens, excused=excused)
         if finding is None:
             return figures
         return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
@@ -508,6 +513,11 @@ def _ran_out(answer: Node) -> bool:
 
 def _who(state: ServerState) -> tuple[str, str, str]:
     return state.model, state.build, state.process
+
+
+def _trust_key(info: ServerInfo) -> str:
+    """The name under which it is kept what a server, build and model have shown."""
+    return f"cache trust {info.base_url} {info.build} {info.model}"
 
 
 def _rules_key(info: ServerInfo) -> str:

@@ -1,0 +1,76 @@
+"""Whether a server follows the rules that predictions are played by: known of a build that the tests have seen, else
+shown by the server.
+
+A build is shown to follow them by `ENOUGH` exact predictions in a row over `KINDS` kinds of act, and as many more for
+each wrong one that came before: a rule that differs shows now and then. Two wrong ones of late take it back, from a
+tested build as well.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.llamacpp.cache_config import is_tested
+from kvchat.cache.llamacpp.hypotheses import MEMORY
+
+ENOUGH = 20
+KINDS = 3
+DOUBTFUL = 1.5
+"""Two wrong predictions of late, as each counts less with every further one."""
+
+
+class Trust(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a server, build and model have shown so far."""
+
+    exact: dict[str, int] = {}
+    """Exact predictions since the last wrong one, by kind of act."""
+    wrong: int = 0
+    """Wrong ones, as long as it is not shown."""
+    is_shown: bool = False
+    doubt: float = 0.0
+    """How often predictions were wrong of late."""
+
+    def is_sure(self, build: str) -> bool:
+        """Whether a prediction for a server of this build is told as sure."""
+        return self.doubt < DOUBTFUL and (self.is_shown or is_tested(build))
+
+    @property
+    def enough(self) -> int:
+        """Exact predictions in a row that show it."""
+        return ENOUGH * (1 + self.wrong)
+
+    def shown_by(self, build: str) -> tuple[int, int, int] | None:
+        """Exact predictions that a build has shown in a row, of how many, and over how many kinds of act; None where it
+        need show none."""
+        if self.is_shown or is_tested(build):
+            return None
+        return sum(self.exact.values()), self.enough, len(self.exact)
+
+    def judged(self, kind: str, predicted: int, cached: int, *, excused: bool) -> Trust:
+        """After a request of this kind of act, for which so many tokens were predicted and reused. `excused`: what
+        happened between is nothing that a prediction could have known."""
+        if abs(predicted - cached) > NOISE and not excused:
+            doubt = self.doubt * MEMORY + 1
+            is_shown = self.is_shown and doubt < DOUBTFUL
+            return Trust(wrong=0 if is_shown else self.wrong + 1, is_shown=is_shown, doubt=doubt)
+        exact = self.exact
+        if predicted == cached and cached and not self.is_shown:  # that nothing is there shows no rule
+            exact = {**exact, kind: exact.get(kind, 0) + 1}
+        if self.is_shown or (sum(exact.values()) >= self.enough and len(exact) >= KINDS):
+            return Trust(is_shown=True, doubt=self.doubt * MEMORY)
+        return Trust(exact, self.wrong, doubt=self.doubt * MEMORY)
+
+
+def trust_to_json(trust: Trust) -> str:
+    """What the next run is to know of it: not the doubts of late."""
+    return msgspec.json.encode(Trust(trust.exact, trust.wrong, trust.is_shown)).decode()
+
+
+def trust_from_json(text: str) -> Trust:
+    """The trust in `text`; none where it is not one, or an older kvchat's."""
+    try:
+        return msgspec.json.decode(text, type=Trust)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return Trust()
