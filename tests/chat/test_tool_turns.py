@@ -309,6 +309,60 @@ async def test_what_an_error_quotes_is_broken_too(allowed, server, folder):
     assert "<|im_end|>" not in content and "</context>" not in content and "[INST]" not in content
 
 
+# -- more calls than are carried out ---------------------------------------------------------------------------------
+
+
+def several_in_one(count: int) -> Answer:
+    """Calls of which all arguments came in one piece, one object behind the other."""
+    return calls("".join(f'{{"path": "{at}.txt"}}' for at in range(count)))
+
+
+def nameless(count: int) -> Answer:
+    """Calls without arguments, ids and whole names."""
+    made = [{"index": at, "function": {"name": "read_file"}} for at in range(count)]
+    deltas = [{"tool_calls": [one]} for one in made]
+    parts = [event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas]
+    return sse([*parts, event({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})])
+
+
+def as_text(count: int) -> Answer:
+    return tokens(*(json.dumps({"name": "read_file", "arguments": {"path": f"{at}.txt"}}) for at in range(count)))
+
+
+def each_with_its_own(count: int) -> Answer:
+    return calls(*(f'{{"path": "{at}.txt"}}' for at in range(count)))
+
+
+@pytest.mark.parametrize("count", [33, 40, 200])
+@pytest.mark.parametrize("made", [each_with_its_own, several_in_one, nameless, as_text])
+async def test_calls_beyond_those_that_are_carried_out_are_said(allowed, server, folder, made, count):
+    conversation = await said(allowed, server, made(count), tokens("There is none.", prompt=900))
+    path = conversation.path()
+    assert roles(conversation)[2:] == ["assistant", *["tool"] * 32, "assistant"]
+    called = f"The model made {count} calls at once; only the first 32 are carried out."
+    assert note_sentence(path[2].note) == called
+    assert results(conversation)[-1].endswith("\nOnly the first 32 of these calls were carried out.")
+    assert not any("Only the first" in text for text in results(conversation)[:-1])
+    lawful(server)
+
+
+async def test_of_32_calls_nothing_is_left_out(allowed, server, folder):
+    conversation = await said(allowed, server, each_with_its_own(32), tokens("There is none.", prompt=900))
+    assert conversation.path()[2].note is None
+    assert not any("Only the first" in text for text in results(conversation))
+
+
+async def test_the_broken_one_of_several_calls_is_named(allowed, server, folder):
+    made = [
+        {"index": at, "id": f"c{at}", "function": {"name": name, "arguments": arguments}}
+        for at, (name, arguments) in enumerate((("read_file", READ_A), ("look", '{"pa'), ("read_file", READ_A)))
+    ]
+    parts = [event({"choices": [{"index": 0, "delta": {"tool_calls": [one]}, "finish_reason": None}]}) for one in made]
+    end = event({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    conversation = await said(allowed, server, sse([*parts, end]))
+    assert note_sentence(conversation.path()[-1].note).startswith("The call of look cannot be carried out")
+
+
 # -- consent -----------------------------------------------------------------------------------------------------------
 
 

@@ -65,6 +65,16 @@ async def test_an_option_that_would_do_nothing_is_refused(run, options: tuple[st
         assert not server.posts
 
 
+async def test_calls_beyond_those_that_are_carried_out_are_said(run) -> None:
+    async with ToyServer() as server:
+        server.on_chat(calls(*[READ] * 40, text="I look."), tokens("Ten.", prompt=600))
+        done = await run("--base-url", server.url, *ASK, "--allow", "read_file", "How often?")
+    first, *others = done.err.splitlines()
+    assert first == "kvchat: The model made 40 calls at once; only the first 32 are carried out."
+    assert others[:32] == ["kvchat: read_file: a.txt"] * 32
+    assert done.out == "I look.\nTen.\n"
+
+
 async def test_the_json_tells_the_calls(run) -> None:
     async with ToyServer() as server:
         server.on_chat(calls(READ), tokens("Ten.", prompt=60))

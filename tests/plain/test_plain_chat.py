@@ -343,6 +343,21 @@ async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatc
             assert (await run.type("/tools none")) == "The model has no tools in this conversation.\n"
 
 
+async def test_calls_beyond_those_that_are_carried_out_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("The lamp turns once in ten seconds.\n")
+    monkeypatch.chdir(tmp_path)
+    async with ToyServer() as server:
+        server.on_chat(calls(*['{"path": "a.txt"}'] * 40), tokens("Ten.", prompt=600))
+        async with plain(server.url) as run:
+            await run.type("/tools files")
+            said = await run.type("What does it say?", "c")
+    note = "The model made 40 calls at once; only the first 32 are carried out.\n"
+    assert said.count(f"{note}Calls read_file: a.txt.\n") == 1
+    assert said.count("Calls read_file: a.txt.\n") == 32
+
+
 @pytest.mark.parametrize("line", ["look", "c at", "yes they do", "1", "always"])
 async def test_a_line_that_is_none_of_the_answers_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str

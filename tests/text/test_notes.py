@@ -16,6 +16,8 @@ GIVEN: dict[str, Argument] = {
     "why": "it was cut off",
     "calls": "f()\ng()\nh()",
     "more": 2,
+    "made": 40,
+    "most": 32,
     "size": 4096,
     "url": "http://gpu:8080",
     "answered": "a",

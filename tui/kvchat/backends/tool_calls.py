@@ -27,8 +27,8 @@ from kvchat.prompt.message import NoteKind
 from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
 
-MOST, TOLD = 32, 3
-"""Calls that are kept of an answer, and that its note names."""
+MOST, TOLD = 1024, 3
+"""Calls that are read of an answer, and that its note names."""
 KEPT = 32 * 1024
 """Characters that are kept of a name, and of the arguments."""
 NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80

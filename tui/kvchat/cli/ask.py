@@ -408,10 +408,14 @@ async def ask(
     def go_on(node: str) -> None:
         """Another step of the turn has begun: what came before it is printed whole."""
         nonlocal step, shown, turned
-        if step and streams and conversation.tree[step].text and conversation.tree[step].role is Role.ASSISTANT:
-            with suppress(OSError):
-                put(conversation.tree[step].text, conversation.tree[step].message.reasoning_field, None)
-                printer.end()
+        before = conversation.tree[step] if step else None
+        if before is not None and before.role is Role.ASSISTANT:
+            if streams and before.text:
+                with suppress(OSError):
+                    put(before.text, before.message.reasoning_field, None)
+                    printer.end()
+            if before.note is not None:
+                _say(note_sentence(before.note))
         step, shown, turned = node, 0, False
         if conversation.tree[node].role is Role.TOOL:
             _say(shown_call(conversation.tree[node].message.call))

@@ -165,6 +165,8 @@ class Answers:
             self._called = node.id
             if conversation is not None and (answer := conversation.tree[node.parent or ""]).role is Role.ASSISTANT:
                 self._print(answer.text, answer.message.reasoning, answer.message.reasoning_field)
+                if note := note_sentence(answer.note):
+                    self._speaker.say(note)
             self._speaker.output.end()
             self._speaker.say(f"Calls {shown_call(node.message.call)}.")
 

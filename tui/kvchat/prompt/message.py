@@ -76,6 +76,7 @@ class NoteKind(StrEnum):
     BROKEN_CALL = auto()  # call: its name, why
     TOOL_CALLS = auto()  # calls: a line each, more: further ones, nameless: whether the only one has no name
     CALL_AS_TEXT = auto()
+    CALLS_LEFT_OUT = auto()  # made: how many calls, most: how many of them are carried out
     LONGEST = auto()
     FILLS_WINDOW = auto()  # size: tokens, room
     FILLS_OWN_WINDOW = auto()  # size, room

@@ -21,6 +21,9 @@ from kvchat.prompt.wire import canonical, whole_characters
 RESULT_POLICY = "The same holds for what tools return."
 """Follows the safety policy in the system message of a conversation that has tools."""
 INTERRUPTED = "The call was interrupted, and it is not known whether it was carried out."
+MOST_CALLS = 32
+"""Calls of one answer that are carried out."""
+CALLS_LEFT_OUT = f"Only the first {MOST_CALLS} of these calls were carried out."
 NOT_CARRIED_OUT = "The call was not carried out: the turn ended before it."
 
 

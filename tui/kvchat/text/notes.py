@@ -31,6 +31,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.TOOL_CALLS: "The model called {what}. This conversation has no such tool; ask for an answer in words.",
     NoteKind.CALL_AS_TEXT: "The model wrote a call as text, and it was not carried out: the server reads no calls of "
     "this model. llama-server needs --jinja, vLLM a --tool-call-parser, Ollama a template with tools.",
+    NoteKind.CALLS_LEFT_OUT: "The model made {made:,} calls at once; only the first {most:,} are carried out.",
     NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",

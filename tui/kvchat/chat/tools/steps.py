@@ -32,7 +32,7 @@ from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import RESULT, ContextBlock, guarded, rendered
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node, tools_of
-from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names
+from kvchat.prompt.tools import CALLS_LEFT_OUT, INTERRUPTED, NOT_CARRIED_OUT, ToolCall, tool_names
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.store import StoreError
@@ -83,11 +83,13 @@ class ToolSteps:
         for at, call in enumerate(calls):
             if task.is_stopped:
                 break
-            last = await self._carried_out(task, last, call, len(calls) - at)
+            to_come = len(calls) - at
+            behind = CALLS_LEFT_OUT if answer.note is not None and to_come == 1 else ""
+            last = await self._carried_out(task, last, call, to_come, behind)
         return last
 
-    async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall, to_come: int) -> Node:
-        """`to_come`: how many calls of the answer have no result yet."""
+    async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall, to_come: int, behind: str) -> Node:
+        """`to_come`: how many calls of the answer have no result yet. `behind`: what follows the result."""
         conversation = task.conversation
         begun = node(
             parent,
@@ -111,16 +113,16 @@ class ToolSteps:
         stopped = CallOutcome(NOT_CARRIED_OUT, state=State.CANCELLED)
         outcome = stopped if task.calling.cancelled() else task.calling.result()
         task.calling = None
-        fitting, left_out = self._fitting(task, outcome.blocks, to_come)
+        fitting, no_room = self._fitting(task, outcome.blocks, to_come)
         blocks = numbered(await self._special_tokens.plain(conversation, fitting), path)
         # A sentence of kvchat's own may quote: a path that the model invented, a header of a page.
-        quoting = [ContextBlock(RESULT, call.name, guarded(outcome.text or left_out))]
+        quoting = [ContextBlock(RESULT, call.name, guarded(outcome.text or no_room))]
         [told] = await self._special_tokens.plain(conversation, quoting)
-        text = whole_characters(told.text or ("" if blocks else STANDS))
+        text = "\n".join(filter(None, [told.text or ("" if blocks else STANDS), behind]))
         task.result_tokens += self._sizes.estimate(conversation).of([rendered(blocks, text).encode()])
         result = node(
             parent,
-            Message(Role.TOOL, text, tuple(blocks), calls=(call,)),
+            Message(Role.TOOL, whole_characters(text), tuple(blocks), calls=(call,)),
             begun.created,
             id=begun.id,
             state=outcome.state,

@@ -32,7 +32,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled, tools_of
 from kvchat.prompt.token_ids import AnswerIds, answered, known_ids
-from kvchat.prompt.tools import ToolCall, readable, with_ids
+from kvchat.prompt.tools import MOST_CALLS, ToolCall, readable, with_ids
 from kvchat.text.faults import Fault
 
 CHECKPOINT_SECONDS = 0.2
@@ -205,13 +205,15 @@ class AnswerRun:
                 text = ""
             elif names_written_call(text, tools):
                 note = said(NoteKind.CALL_AS_TEXT)
-        if calls and (fault := _broken(calls, state)):
+        if calls and (broken := _broken(calls[:MOST_CALLS], state)):
             text = "\n\n".join(filter(None, (text.rstrip(), readable(calls))))
             state = State.DONE if state is State.EMPTY else state
-            note, calls = said(NoteKind.BROKEN_CALL, call=calls[-1].name, why=fault), ()
+            note, calls = said(NoteKind.BROKEN_CALL, call=broken[0], why=broken[1]), ()
         elif calls:
-            state, note = State.DONE, None
-            calls = with_ids(calls, (call.id for one in self._path for call in one.message.calls))
+            is_whole = len(calls) <= MOST_CALLS
+            state = State.DONE
+            note = None if is_whole else said(NoteKind.CALLS_LEFT_OUT, made=len(calls), most=MOST_CALLS)
+            calls = with_ids(calls[:MOST_CALLS], (call.id for one in self._path for call in one.message.calls))
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
             self.answer,
@@ -264,11 +266,12 @@ class AnswerRun:
         )
 
 
-def _broken(calls: Sequence[ToolCall], state: State) -> str:
-    """Why calls cannot be carried out, nor sent back: a server fails over them each time. Empty: they can."""
+def _broken(calls: Sequence[ToolCall], state: State) -> tuple[str, str] | None:
+    """Which of these calls cannot be carried out, nor sent back, for a server fails over it each time: its name, and
+    why. None: all can."""
     if state not in (State.DONE, State.EMPTY):
-        return "it was cut off"
-    return next(filter(None, (call.fault for call in calls)), "")
+        return calls[-1].name, "it was cut off"
+    return next(((call.name, call.fault) for call in calls if call.fault), None)
 
 
 async def carried_out(answer_run: AnswerRun) -> Node:
