@@ -146,6 +146,21 @@ async def test_a_slot_is_ours_only_as_it_was_left() -> None:
     assert note.left_in(1 - slot, SlotCount(0, 3)) is None and note.left_in(7, SlotCount(305, 3)) is None
 
 
+async def test_a_parked_state_that_another_kvchat_took_is_gone_here_too() -> None:
+    app = Run()
+    for branch in (("light", "a1"), ("ships", "b1")):
+        app.turn(*branch)
+    beside = Run(await app.note())
+    await beside.notes.identify()
+    beside.turn("light", "a2")
+    app.stored = await beside.note()
+    left = len(beside.simulator.best.slots[0].tokens)  # type: ignore[union-attr]
+    app.simulator.observe([left])
+    assert app.notes.explains(0, SlotCount(left, task=3))
+    assert [one[:3] for one in shapes(app.simulator)] == [one[:3] for one in shapes(beside.simulator)]
+    assert ("light", "a1") not in {one[:2] for one in shapes(app.simulator)}
+
+
 async def test_a_request_on_its_way_is_noted() -> None:
     run = Run()
     run.simulator.begin(LIGHT, "light", 0.0)

@@ -277,6 +277,11 @@ class Hypotheses:
             memory = (memories or {}).get(guess.simulator.shape.kind, held.memory)
             guess.simulator.adopt(slot, replace(held, memory=memory))
 
+    def forget_parked(self, is_gone: Callable[[Held], bool]) -> None:
+        """As `Simulator.forget_parked`."""
+        for guess in self._guesses:
+            guess.simulator.forget_parked(is_gone)
+
     def restored(self, slot: int, held: Held) -> dict[Shape | None, Prediction]:
         """As `Simulator.restored`, by guess."""
         return {guess.simulator.shape: guess.simulator.restored(slot, held) for guess in self._guesses}

@@ -133,6 +133,10 @@ class Simulator:
         if 0 <= slot < self.shape.slots:
             self._slots[slot] = held
 
+    def forget_parked(self, is_gone: Callable[[Held], bool]) -> None:
+        """A request that was not played took these parked states, or pushed them out."""
+        self._parked = [held for held in self._parked if not is_gone(held)]
+
     def identify(self, known: Callable[[Held], Held]) -> None:
         """Put what `known` gives for it in the place of every state. A parked state that a later one begins with goes:
         the server dropped it when it parked that one."""

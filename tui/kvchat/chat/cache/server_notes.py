@@ -175,7 +175,7 @@ class ServerNotes:
         self._left_running: int | None = None
         """The slot of a request that another run never ended."""
         self._last = ""
-        """What was written last."""
+        """The note that was read or written last."""
         self._last_facts: object = None
         """What tells that there is nothing new to write."""
 
@@ -183,8 +183,8 @@ class ServerNotes:
 
     def recall(self) -> None:
         """Go on from what another run noted, which the next look corrects."""
-        note = note_in(self._ground.setting(self._name))
-        if note is None:
+        self._last = self._ground.setting(self._name)
+        if (note := note_in(self._last)) is None:
             return
         slots = [claim.held() if claim is not None else None for claim in note.slots]
         parked = [claim.held() for claim in note.parked]
@@ -214,6 +214,9 @@ class ServerNotes:
         if note is None or held is None:
             return False
         self._simulator.adopt(slot, held, note.memories_of(slot))
+        if (ours := note_in(self._last)) is not None:  # from which the other kvchat went on
+            gone = {claim.state for claim in ours.parked} - {claim.state for claim in note.parked}
+            self._simulator.forget_parked(lambda held: _state(held) in gone)
         self._merge(note)
         return True
 
