@@ -63,7 +63,7 @@ def a_report(now: float, **changes: Any) -> CacheReport:
             PlannedWay(Way.AS_IS, 81),
             (PlannedWay(Way.AS_IS, 81), PlannedWay(Way.PIN, 81, 0), PlannedWay(Way.DETOUR, 113)),
         ),
-        speed=SpeedFit(1 / 350, (1 / 290 - 1 / 350) / 4096, 12),
+        speed=SpeedFit(1 / 350, (1 / 290 - 1 / 350) / 4096, 12, 5000),
         rules="A request goes to the slot that shares at least a tenth of its prompt, else to the oldest.",
         here=Ledger(totals(costs), {"other_client": (1, 1323)}, WarmupTotals(2, 1204, 3.1)),
         week=Ledger(

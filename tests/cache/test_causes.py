@@ -287,7 +287,7 @@ SCENARIOS = {
     ),
     "blocks": (Cause.BLOCKS, evidence(11_616, block=528), "whole blocks of 528 tokens"),
     "the first block never filled": (Cause.BLOCKS, Evidence(figures(5_000, 0, 80), block=8_192), "8,192"),
-    "nothing known": (Cause.UNKNOWN, evidence(), "8,120 tokens were prefilled again; why is not known."),
+    "nothing known": (Cause.UNKNOWN, evidence(), "8,120 tokens were prefilled again, cause unknown."),
     "less than the simulator expected": (
         Cause.UNKNOWN,
         evidence(prediction=predicted(cached=11_919)),

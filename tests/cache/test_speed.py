@@ -137,6 +137,26 @@ def test_what_says_nothing_about_speed_is_left_out(useless):
     assert fit([useless, SpeedSample(0, 1000, 2.0)]).alpha == pytest.approx(0.002)
 
 
+@pytest.mark.parametrize("steps", [1, 3, 20, 60])
+@pytest.mark.parametrize("tokens", [32, 60, 120])
+def test_the_short_steps_of_a_tool_loop_do_not_make_a_server_slow(steps, tokens):
+    """Each costs 0.3 s whatever its length: 6.3 times too much was told saved."""
+    long = sample(0, 5000)
+    short = [SpeedSample(end, end + tokens, 0.3 + TRUE.seconds(end, end + tokens)) for end in range(5100, 5100 + steps)]
+    assert off(fit([long, *short]), 0, 5000) < 1.25
+    assert off(fit([*short, long]), 0, 5000) < 1.25
+
+
+def test_short_reads_that_were_faster_than_a_long_one_speak_against_it():
+    slow, quick = sample(0, 5000, 8), [sample(end, end + 100) for end in range(5100, 5600, 100)]
+    assert off(fit([slow, *quick]), 0, 5000) < 1.25
+
+
+def test_it_tells_how_far_was_measured():
+    assert fit([sample(0, 400), sample(450, 520)]).reach == 520
+    assert fit([sample(0, 6000)]).reach == 6000
+
+
 def test_no_samples_no_speed():
     assert fit([]) is None
 

@@ -79,7 +79,7 @@ async def test_the_week_fits_a_terminal_and_has_a_line_for_each_day(run: Any, we
     days = [line.split() for line in lines[head + 1 : head + 8]]
     assert [int(words[1]) for words in days] == [(TODAY - timedelta(back)).day for back in range(6, -1, -1)]
     assert days[0][3:5] == ["no", "answers"]
-    assert days[3][4:9] == ["100", "%", "1,099", "1,100", "1"], "█ but for one cell of rounding"
+    assert days[3][4:9] == ["100", "%", "1,099", "1,101", "0"], "█ but for one cell of rounding"
     assert days[4][3].count("░") > 10 and days[4][4:9] == ["31", "%", "400", "100", "900"]
     assert days[6][-2:] == ["0", "s"], "a stopped turn saves nothing"
     assert len({line.index("%") for line in lines[head + 1 :] if "%" in line}) == 1
@@ -97,7 +97,7 @@ async def test_json_has_numbers_and_kinds_under_the_keys_of_the_page(run: Any, w
         assert all(f"`{key}`" in page for key in part)
     assert found["last_day"] == TODAY.isoformat() == found["days"][-1]["day"] and len(found["days"]) == 8
     assert (found["turns"], found["unknown_turns"]) == (5, 1)
-    assert (found["cached_tokens"], found["new_tokens"], found["wasted_tokens"]) == (2_999, 1_300, 901)
+    assert (found["cached_tokens"], found["new_tokens"], found["wasted_tokens"]) == (2_999, 1_301, 900)
     assert found["waste"] == [{"cause": "restarted", "turns": 1, "tokens": 900}]
     assert found["warm_up"] == {"requests": 1, "tokens": 640, "seconds": 1.25} and found["ttft_ms"] == 500.0
     for key in ("turns", "unknown_turns", "cached_tokens", "new_tokens", "wasted_tokens"):

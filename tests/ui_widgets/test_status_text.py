@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
-from kvchat.cache.causes.cause import Reason, Remedy, statement
+from kvchat.cache.causes.cause import Reason, Remedy, Statement, statement
 from kvchat.prompt.message import State
 from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
 from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
@@ -80,7 +80,26 @@ def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own(
 
 
 def test_wasted_tokens_without_a_cause_are_still_told() -> None:
-    assert "1,387 tokens wasted (4.0 s), cause unknown." in said(FIRST, WASTED)
+    assert said(FIRST, WASTED) == "1,387 tokens wasted (4.0 s), cause unknown.  F2 details"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (statement(Reason.UNKNOWN, {}), "cause unknown."),
+        (
+            statement(Reason.SAME_BEGINNING, {"tokens": 2400}),
+            "wasted (4.0 s): the first 2,400 are the same, cause unknown.",
+        ),
+        (
+            statement(Reason.FEWER_THAN_EXPECTED, {"cached": 60, "expected": 90}),
+            "60 tokens were reused where 90 were expected, cause unknown.",
+        ),
+    ],
+)
+def test_a_key_that_tells_no_more_of_an_unknown_cause_does_not_say_why(reason: Statement, words: str) -> None:
+    line = said(FIRST, replace(WASTED, cause="unknown", evidence=reason))
+    assert words in line and line.endswith("F2 details") and "why" not in line
 
 
 def test_once_seen_the_figures_come_back_and_still_own_up() -> None:

@@ -113,6 +113,12 @@ class TurnFigures(Struct, frozen=True):
         return max(0, evaluated - self.new_tokens)
 
     @property
+    def notable_waste(self) -> int:
+        """Wasted tokens worth a word; 0 where they are not known."""
+        wasted = self.wasted_tokens or 0
+        return wasted if wasted > self.noise else 0
+
+    @property
     def prefill_speed(self) -> float | None:
         """Evaluated tokens per second."""
         evaluated = self.evaluated_tokens
@@ -181,6 +187,7 @@ class Totals(Struct, frozen=True):
     evaluated_tokens: int = 0
     new_tokens: int = 0
     wasted_tokens: int = 0
+    """Of turns in which they are worth a word: as many as `misses` has causes for."""
     predicted_tokens: int = 0
     kept_tokens: int = 0
     """Of what was not new, the tokens that were cached."""
@@ -227,7 +234,7 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None) 
         cached_tokens=cached,
         evaluated_tokens=sum(t.evaluated_tokens or 0 for t in known),
         new_tokens=sum(t.new_tokens or 0 for t in known),
-        wasted_tokens=sum(t.wasted_tokens or 0 for t in known),
+        wasted_tokens=sum(t.notable_waste for t in known),
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
         kept_tokens=sum(min(t.cached_tokens or 0, (t.prompt_tokens or 0) - (t.new_tokens or 0)) for t in known),
         seconds_saved=sum(saved) if told_by else None,
@@ -259,8 +266,7 @@ def misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
     """By cause: turns and wasted tokens. A miss that was never explained counts as unknown."""
     found: dict[str, tuple[int, int]] = {}
     for figures in turns:
-        wasted = figures.wasted_tokens or 0
-        if wasted > NOISE and not figures.first_read:
+        if wasted := figures.notable_waste:
             cause = figures.cause or Cause.UNKNOWN.value
             count, tokens = found.get(cause, (0, 0))
             found[cause] = count + 1, tokens + wasted

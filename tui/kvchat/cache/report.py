@@ -105,11 +105,6 @@ class Ledger(Struct, frozen=True):
     warmup: WarmupTotals = field(default_factory=WarmupTotals)
     memory: SideTotals = field(default_factory=SideTotals)
 
-    @property
-    def wasted_tokens(self) -> int:
-        """Of turns with more of them than are worth a word."""
-        return sum(tokens for _, tokens in self.misses.values())
-
 
 class CacheReport(Struct, frozen=True):
     """All that is known of the cache, seen from one conversation."""

@@ -18,6 +18,9 @@ _HALF_LIFE = 8
 """A sample counts half as much when this many newer ones have come."""
 _OVERHEAD = 128
 """A sample of this many tokens counts half: a short one says as much about overhead."""
+_LONGER = 16
+"""One shorter than that says nothing where there is one so many times longer: the steps of a tool loop, many and short,
+made a server seem six times slower than it is."""
 _NOISE = 0.15
 """What the times of an idle machine scatter by, as a share."""
 _OUTLIER = 4.685 * _NOISE
@@ -54,6 +57,8 @@ class SpeedFit(Struct, frozen=True):
     beta: float = 0.0
     samples: int = 0
     """How many samples agree with it."""
+    reach: int = 0
+    """The position up to which it was measured."""
 
     def seconds(self, start: int, end: int) -> float:
         """How long reading from `start` to `end` takes."""
@@ -74,22 +79,35 @@ def fit(samples: Iterable[SpeedSample]) -> SpeedFit | None:
 
     Robust: a time that does not agree with the others is left out. Newer and larger samples count more. One or two
     samples give `alpha` alone."""
-    usable = [sample for sample in samples if sample.usable][-_KEPT:]
+    usable = [sample for sample in samples if sample.usable]
     if not usable:
         return None
-    weights = [_weight(sample, age) for age, sample in zip(reversed(range(len(usable))), usable, strict=True)]
+    longest = max(usable, key=_tokens)
+    told = [sample for sample in usable if not _is_overhead(sample, longest)][-_KEPT:]
+    weights = [_weight(sample, age) for age, sample in zip(reversed(range(len(told))), told, strict=True)]
     growths = _GROWTHS if len(usable) >= 3 else (0.0,)
-    _, growth, level = min(_misfit(growth, usable, weights) for growth in growths)
+    _, growth, level = min(_misfit(growth, told, weights) for growth in growths)
     if growth > 0:
         finer = [growth * 10 ** (step / 16) for step in range(-3, 4)]
-        _, growth, level = min(_misfit(growth, usable, weights) for growth in finer)
-    agreeing = sum(abs(each - level) < _OUTLIER for each in _levels(growth, usable))
+        _, growth, level = min(_misfit(growth, told, weights) for growth in finer)
+    agreeing = sum(abs(each - level) < _OUTLIER for each in _levels(growth, usable[-_KEPT:]))
     alpha = math.exp(level)
-    return SpeedFit(alpha, alpha * growth, agreeing)
+    return SpeedFit(alpha, alpha * growth, agreeing, max(sample.end for sample in told))
+
+
+def _tokens(sample: SpeedSample) -> int:
+    return sample.end - sample.start
+
+
+def _is_overhead(sample: SpeedSample, longest: SpeedSample) -> bool:
+    """Whether a sample is slow because it is short: it says nothing of speed beside the longest one."""
+    tokens, most = _tokens(sample), _tokens(longest)
+    is_slower = sample.seconds * most > longest.seconds * tokens
+    return tokens < _OVERHEAD and tokens * _LONGER <= most and is_slower
 
 
 def _weight(sample: SpeedSample, age: int) -> float:
-    tokens = sample.end - sample.start
+    tokens = _tokens(sample)
     return float(tokens / (tokens + _OVERHEAD) * 0.5 ** (age / _HALF_LIFE))
 
 

@@ -25,7 +25,6 @@ from kvchat.text.cache import (
     count_of,
     held_words,
     misses,
-    notable_waste,
     plan_words,
     prediction,
     shown_tokens,
@@ -118,7 +117,7 @@ def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
 
 def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
     """The cause of a turn's wasted tokens, and what helps."""
-    if turn.figures is None or not notable_waste(turn.figures):
+    if turn.figures is None or not turn.figures.notable_waste:
         return
     yield f"turn {number}: {again(turn)}"
     if remedy := why(turn)[1]:

@@ -167,6 +167,8 @@ def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
     for index, (cause, turns, tokens) in enumerate(causes):
         words = f"{cause:<{widths[0]}}  {turns:>{widths[1]}}  {tokens:>{widths[2]}}"
         yield "" if index else "waste", words.rstrip()
+    if stats.totals.seconds_saved:
+        yield "saved", "compared with prefilling each prompt from its start"
     yield "TTFT", "not measured" if stats.ttft_ms is None else f"{duration(stats.ttft_ms / 1000)} (median)"
     spent = stats.warmup
     yield (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE, Totals, TurnFigures
+from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.trust import KINDS
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
@@ -46,7 +47,7 @@ WASTED_BY = "wasted by"
 REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
 FAR = 4096
-"""The second position, in tokens, at which the speed is given; the first is 0."""
+"""The second position, in tokens, at which the speed is given where a prompt came so far; the first is 0."""
 
 
 def shown_heat(warmth: Warmth) -> Heat:
@@ -103,12 +104,6 @@ def held_words(state: HeldState, now: float, title: str) -> str:
     return f"{title or 'of another client'} · {counted(state.tokens, 'token')}{used}"
 
 
-def notable_waste(turn: TurnFigures) -> int:
-    """Wasted tokens worth a word."""
-    wasted = turn.wasted_tokens or 0
-    return wasted if wasted > turn.noise else 0
-
-
 def seconds_of(tokens: int, turn: TurnFigures) -> float | None:
     """Seconds that `tokens` of a turn took to prefill, at the turn's own speed; None where that is not known."""
     return tokens / turn.prefill_speed if turn.prefill_speed else None
@@ -134,18 +129,24 @@ def prediction(figures: TurnFigures | None, about: str = "") -> str:
 
 
 def accuracy(report: CacheReport) -> str:
-    """How often the predictions were exact, `exact in 41 of 43 requests`, and what an untested build has shown."""
-    words = f"exact in {count(report.exact_predictions)} of {counted(report.predictions, 'request')}"
+    """How often the predictions were exact, `exact in 41 of 43 requests` (before this kvchat made one: those of the
+    conversation's turns), and what an untested build has shown."""
+    made, exact = report.predictions, report.exact_predictions
+    if not made:
+        told = [turn.figures for turn in report.turns if turn.figures is not None]
+        told = [turn for turn in told if turn.predicted_cached is not None and turn.cached_tokens is not None]
+        made, exact = len(told), sum(turn.predicted_cached == turn.cached_tokens for turn in told)
+    words = f"exact in {count(exact)} of {counted(made, 'request')}"
     if report.shown is not None:
-        exact, enough, kinds = report.shown
-        words += f"; a build not tested yet: {exact} of {enough} in a row, {kinds} of {KINDS} kinds of act"
-    return words if report.predictions else "nothing predicted yet"
+        right, enough, kinds = report.shown
+        words += f"; a build not tested yet: {right} of {enough} in a row, {kinds} of {KINDS} kinds of act"
+    return words if made else "nothing predicted yet"
 
 
 def why(turn: TurnReport) -> tuple[str, str]:
     """The cause of a turn's wasted tokens, and what helps; both empty when nothing was wasted. Raw."""
     figures, finding = turn.figures, turn.finding
-    if figures is None or not notable_waste(figures):
+    if figures is None or not figures.notable_waste:
         return "", ""
     if finding is not None:
         said = behind_colon(finding.evidence, finding.tokens) or cause_name(finding.cause)
@@ -156,16 +157,21 @@ def why(turn: TurnReport) -> tuple[str, str]:
 def reason_words(figures: TurnFigures) -> str:
     """What was seen of a turn's wasted tokens, worded to follow a colon; empty where nothing was. Raw."""
     if figures.evidence:
-        return behind_colon(figures.evidence, notable_waste(figures))
+        return behind_colon(figures.evidence, figures.notable_waste)
     return cause_name(figures.cause) if figures.cause else ""
+
+
+def cause_is_unknown(turn: TurnFigures) -> bool:
+    """Whether nothing tells more of a turn's wasted tokens."""
+    return turn.cause in (None, Cause.UNKNOWN)
 
 
 def again(turn: TurnReport) -> str:
     """`1,387 tokens prefilled again (4.0 s): another client took the slot.`"""
     figures = turn.figures or TurnFigures()
-    seconds = seconds_of(notable_waste(figures), figures)
+    seconds = seconds_of(figures.notable_waste, figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{counted(notable_waste(figures), 'token')} prefilled again{took}: {one_line(why(turn)[0])}."
+    return f"{counted(figures.notable_waste, 'token')} prefilled again{took}: {one_line(why(turn)[0])}."
 
 
 def verdict(turn: TurnReport) -> str:
@@ -179,7 +185,7 @@ def verdict(turn: TurnReport) -> str:
             if figures.cached_tokens is None
             else ("waste unknown: the previous turn was stopped.")
         )
-    if figures.estimated and not notable_waste(figures):
+    if figures.estimated and not figures.notable_waste:
         return "nothing wasted, judged by the time it took; this server does not count."
     if figures.first_read:
         shared = (figures.cached_tokens or 0) > NOISE
@@ -188,7 +194,7 @@ def verdict(turn: TurnReport) -> str:
             if shared
             else ("the first turn: nothing to reuse yet.")
         )
-    if notable_waste(figures):
+    if figures.notable_waste:
         return again(turn)
     if figures.wasted_tokens:
         return f"{counted(figures.wasted_tokens, 'token')} re-evaluated (normal for llama.cpp)."
@@ -197,8 +203,8 @@ def verdict(turn: TurnReport) -> str:
 
 def wasted_words(turn: TurnFigures) -> str:
     """`1,387 wasted (4.0 s): another client took the slot.`"""
-    tokens, why = f"{roughly(turn)}{notable_waste(turn):,}", one_line(reason_words(turn))
-    seconds = seconds_of(notable_waste(turn), turn)
+    tokens, why = f"{roughly(turn)}{turn.notable_waste:,}", one_line(reason_words(turn))
+    seconds = seconds_of(turn.notable_waste, turn)
     cost = f" ({duration(seconds)})" if seconds is not None else ""
     return f"{tokens} wasted{cost}: {why}." if why else f"{tokens} tokens wasted{cost}, cause unknown."
 
@@ -208,7 +214,7 @@ def shown_tokens(turn: TurnFigures) -> tuple[int | None, int | None, int | None]
     as new. None: not known."""
     if turn.evaluated_tokens is None or turn.new_tokens is None:
         return turn.cached_tokens, None, None
-    wasted = notable_waste(turn)
+    wasted = turn.notable_waste
     return turn.cached_tokens, turn.evaluated_tokens - wasted, wasted
 
 
@@ -237,8 +243,8 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} cached")
     if (new := shown_tokens(turn)[1]) is not None:
         words.append(f"{count(new)} new")
-    if notable_waste(turn):
-        words.append(f"{count(notable_waste(turn))} wasted")
+    if turn.notable_waste:
+        words.append(f"{count(turn.notable_waste)} wasted")
     return words
 
 
@@ -255,7 +261,7 @@ def figures_sentence(turn: TurnFigures) -> str:
         parts.append(f"{duration(turn.ttft_ms / 1000)} to the first token")
     if ahead := ahead_words(turn):
         parts.append(ahead)
-    if wasted := notable_waste(turn):
+    if wasted := turn.notable_waste:
         why = one_line(reason_words(turn)) or "the cause is unknown"
         parts.append(f"{about}{counted(wasted, 'token')} wasted: {why}")
     words = "; ".join(parts)
@@ -272,9 +278,9 @@ def answer_words(turn: TurnFigures) -> list[str]:
     """The figures next to an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, what the warm-up
     prefilled, `31 tokens`; of a turn with wasted tokens these and their cause come first."""
     words = []
-    if notable_waste(turn):
+    if turn.notable_waste:
         cause = f": {cause_name(turn.cause)}" if turn.cause else ""
-        words.append(f"{roughly(turn)}{count(notable_waste(turn))} wasted{cause}")
+        words.append(f"{roughly(turn)}{count(turn.notable_waste)} wasted{cause}")
     if turn.hit_ratio is not None:
         share = round(turn.hit_ratio * 100)
         words.append(f"{roughly(turn)}{min(share, 99) if turn.evaluated_tokens else share} % cached")
@@ -299,7 +305,7 @@ def totals_words(ledger: Ledger) -> str:
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'answer')} unknown" if totals.unknown else ""
     return (
         f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-        f"{count(totals.cached_tokens)} cached · {count(ledger.wasted_tokens)} wasted · "
+        f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
         f"{duration(totals.seconds_saved)} saved{unknown}"
     )
 
@@ -318,7 +324,7 @@ def speed_words(speed: SpeedFit | None) -> str:
     if speed is None or speed.alpha <= 0:
         return "not measured yet"
     words = f"{speed.speed(0):,.0f} tok/s at the start"
-    if speed.alpha + speed.beta * FAR > 0:
+    if speed.reach >= FAR:
         words += f", {speed.speed(FAR):,.0f} tok/s after {FAR // 1024}k tokens"
     return f"{words} (average of {counted(speed.samples, 'request')})"
 

@@ -70,7 +70,9 @@ def behind_colon(evidence: Statement, tokens: int) -> str:
     clause, ending = _seen(evidence, tokens)
     whole = f"{clause}{ending}".removesuffix(".")
     if evidence.kind == Reason.UNKNOWN:
-        return "why is not known"
+        return "cause unknown"
+    if evidence.kind == Reason.SAME_BEGINNING:
+        return f"the first {_number(evidence['tokens'])} are the same, cause unknown"
     first = whole.partition(" ")[0]
     return first.lower() + whole[len(first) :] if first in ("The", "Another", "Other", "Caching") else whole
 
@@ -218,12 +220,12 @@ _WHOLE: dict[str, Callable[[Statement, int], str]] = {
         f"Slot {s['slot']} held {_number(s['tokens'])} tokens of this, but slot {s['answered']} answered"
     ),
     Reason.FEWER_THAN_EXPECTED: lambda s, n: (
-        f"{_number(s['cached'])} tokens were reused where {_number(s['expected'])} were expected; why is not known"
+        f"{_number(s['cached'])} tokens were reused where {_number(s['expected'])} were expected, cause unknown"
     ),
     Reason.SAME_BEGINNING: lambda s, n: (
-        f"{_again(n)}, though the first {_number(s['tokens'])} are the same; why is not known"
+        f"{_again(n)}, though the first {_number(s['tokens'])} are the same, cause unknown"
     ),
-    Reason.UNKNOWN: lambda s, n: f"{_again(n)}; why is not known",
+    Reason.UNKNOWN: lambda s, n: f"{_again(n)}, cause unknown",
 }
 """Whole sentences, but for the full stop. `n`: wasted tokens."""
 

@@ -20,7 +20,7 @@ from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import in_words
 from kvchat.sanitize import clean, one_line
-from kvchat.text.cache import figures_words, notable_waste, share_words
+from kvchat.text.cache import figures_words, share_words
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
 from kvchat.transfer.markdown import is_heavy
@@ -453,7 +453,7 @@ def _figures(node: Node) -> str:
 
 def _bar(figures: TurnFigures) -> str:
     """How the prompt was read, drawn: reused, new, wasted. A part that exists is at least one cell wide."""
-    evaluated, again = figures.evaluated_tokens, notable_waste(figures)
+    evaluated, again = figures.evaluated_tokens, figures.notable_waste
     if not figures.prompt_tokens or figures.cached_tokens is None or evaluated is None:
         return ""
     cells = {"wasted": _cells(again, figures.prompt_tokens), "new": _cells(evaluated - again, figures.prompt_tokens)}

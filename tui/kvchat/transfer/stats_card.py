@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import NOISE
 from kvchat.text.format import count, counted, day_range, duration, percent, short_day
 from kvchat.text.stats import LEGEND, days_words, headline, reuse_words, unknown_words
 
@@ -74,7 +73,7 @@ def _bars(days: tuple[Day, ...]) -> Iterator[str]:
     for index, day in enumerate(days):
         middle = LEFT + step * (index + 0.5)
         y = float(BASE)
-        for tokens, tone in _stack(day.totals, visibly=True):
+        for tokens, tone in _stack(day.totals):
             high = max(2.0, tokens / most * (BASE - TOP)) if tokens else 0.0
             y -= high
             if tokens:
@@ -90,9 +89,9 @@ def _bars(days: tuple[Day, ...]) -> Iterator[str]:
             yield _text(middle, BASE + 22, label, 14, MUTED, anchor="middle")
 
 
-def _stack(totals: Totals, *, visibly: bool = False) -> tuple[tuple[int, str], ...]:
-    """Tokens with their tones. `visibly`: wasted ones within the noise are new ones, as in every bar."""
-    wasted = 0 if visibly and totals.wasted_tokens <= NOISE * totals.turns else totals.wasted_tokens
+def _stack(totals: Totals) -> tuple[tuple[int, str], ...]:
+    """Tokens with their tones."""
+    wasted = totals.wasted_tokens
     return (totals.cached_tokens, CACHED), (totals.evaluated_tokens - wasted, NEW), (wasted, WASTED)
 
 

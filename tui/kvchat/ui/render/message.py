@@ -16,7 +16,7 @@ from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, STDIN, SUMMARY, TIM
 from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
-from kvchat.text.cache import answer_words, notable_waste
+from kvchat.text.cache import answer_words
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
@@ -122,7 +122,7 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
     prompt, cached, evaluated = figures.prompt_tokens, figures.cached_tokens, figures.evaluated_tokens
     known = prompt and cached is not None and evaluated is not None
     if known and kept and cell_len(" · ".join(kept)) + BAR < room:
-        lost = notable_waste(figures)
+        lost = figures.notable_waste
         parts = (cached or 0, CACHED), (lost, WASTED), ((evaluated or 0) - lost, EVALUATED)
         bar = [*cells([(tokens / (prompt or 1), *look) for tokens, look in parts], BAR), Span(" ")]
         room -= BAR + 1
@@ -131,7 +131,7 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
             kept.append(text)
     spans: list[Span] = []
     for text in (text for text in words if text in kept):
-        style = "wasted" if notable_waste(figures) and text is words[0] else "muted"
+        style = "wasted" if figures.notable_waste and text is words[0] else "muted"
         spans += [Span(" · " if spans else "", "muted"), Span(text, style)]
     return [span.uncopied() for span in (*bar, *spans)]
 

@@ -33,7 +33,6 @@ from kvchat.text.cache import (
     count_of,
     held_words,
     misses,
-    notable_waste,
     prediction,
     sent_words,
     shown_tokens,
@@ -89,7 +88,7 @@ LAST = "last request "
 
 def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, int]:
     """How many cells of a turn's bar are reused, new and wasted. Wasted tokens within the noise are new."""
-    wasted = notable_waste(figures)
+    wasted = figures.notable_waste
     cached, new, again = split_cells(
         (figures.cached_tokens or 0, (figures.evaluated_tokens or 0) - wasted, wasted), scale, width
     )
@@ -149,7 +148,7 @@ def turn_row(turns: Sequence[TurnReport], index: int, scale: int, width: int) ->
 def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
     """A turn in sentences: its wasted tokens with their cause, what helps, and what had been predicted."""
     turn = turns[index]
-    again = turn.figures is not None and notable_waste(turn.figures) and not turn.figures.first_read
+    again = turn.figures is not None and turn.figures.notable_waste and not turn.figures.first_read
     said = content(("░ ", WASTED), verdict(turn)) if again else content((verdict(turn), MUTED))
     lines = [content((f"Turn {index + 1}: ", STRONG)) + said]
     remedy = why(turn)[1]
@@ -201,7 +200,7 @@ def _prefix(report: CacheReport, width: int) -> Content:
     (number, label), (fresh, kind), *last = token_parts(figures)
     words = content((number, CACHED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
     for tokens, label in last:
-        words += content((" · ", MUTED), (f"{tokens} {label}", WASTED if notable_waste(figures) else MUTED))
+        words += content((" · ", MUTED), (f"{tokens} {label}", WASTED if figures.notable_waste else MUTED))
     label = LAST if width - words.cell_length - len(LAST) - 4 >= 20 else ""
     room = max(8, width - words.cell_length - len(label) - 4)
     cached, new, wasted = cells_of(figures, figures.prompt_tokens or 0, room)
@@ -265,7 +264,7 @@ def message_words(report: CacheReport, index: int) -> list[Content]:
         return [
             content(
                 ("Everything came from the cache.", MUTED)
-                if not notable_waste(figures)
+                if not figures.notable_waste
                 else ("Where the prompt differs is unknown.", MUTED)
             )
         ]
@@ -311,7 +310,7 @@ TITLE = 28
 def totals_line(ledger: Ledger, width: int) -> Content:
     """The sums over some turns, under `TOTAL_HEADS`, in `width` cells. Within the noise of a turn nothing is wasted, as
     in the line of the turn."""
-    totals, wasted = ledger.totals, ledger.wasted_tokens
+    totals, wasted = ledger.totals, ledger.totals.wasted_tokens
     if not totals.turns:
         return content(("  no answers yet", MUTED))
     if totals.are_unknown:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.report import HeldState, Holdings
 from kvchat.sanitize import one_line
-from kvchat.text.cache import average_speed, notable_waste
+from kvchat.text.cache import average_speed
 from kvchat.text.findings import cause_name
 from kvchat.text.format import UNKNOWN, age, count, counted, duration, short_count, speed
 from kvchat.ui.widgets.pieces import Piece, Tone, bar, fit, sparkline, split_cells, width_of
@@ -125,15 +125,15 @@ def _turns(turns: Sequence[TurnFigures], width: int) -> Iterable[Line]:
         right = f"{UNKNOWN if share is None else round(share * 100):>4} %{ttft:>9}"
         room = width - digits - 1 - len(right)
         yield [Piece(f"{number:>{digits}} ", "quiet"), *_turn_bar(turn, room), Piece(right)]
-        if notable_waste(turn) and not turn.first_read:
-            words = f"{count(notable_waste(turn))} wasted: {cause_name(turn.cause)}"
+        if turn.notable_waste and not turn.first_read:
+            words = f"{count(turn.notable_waste)} wasted: {cause_name(turn.cause)}"
             yield [Piece(" " * (digits + 1)), Piece(fit(words, width - digits - 1), "wasted")]
 
 
 def _turn_bar(turn: TurnFigures, room: int) -> Line:
     if turn.evaluated_tokens is None:
         return [Piece(fit("not reported", room).ljust(room), "quiet")]
-    wasted = 0 if turn.first_read else notable_waste(turn)
+    wasted = 0 if turn.first_read else turn.notable_waste
     cached, again, new = split_cells(
         (turn.cached_tokens or 0, wasted, turn.evaluated_tokens - wasted), turn.prompt_tokens or 0, room
     )

@@ -13,7 +13,7 @@ from msgspec import Struct
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import UNREPORTED, notable_waste, roughly, token_parts, wasted_words
+from kvchat.text.cache import UNREPORTED, cause_is_unknown, roughly, token_parts, wasted_words
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
 from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, width_of
@@ -56,7 +56,7 @@ def settled(
     turn = turns[-1]
     if turn.evaluated_tokens is None:
         return _unreported(turn, state)
-    if notable_waste(turn) and not seen:
+    if turn.notable_waste and not seen:
         return _wasted(turn, width, key)
     return joined([*_tokens(turn), _ttft(turn)], _DOT)
 
@@ -64,7 +64,7 @@ def settled(
 def _tokens(turn: TurnFigures) -> Sequence[Pieces]:
     """`662 tokens cached`, `21 new`, and what was wasted, if anything worth a word was."""
     (cached, label), (fresh, kind), *_ = token_parts(turn)
-    lost, about = notable_waste(turn), roughly(turn)
+    lost, about = turn.notable_waste, roughly(turn)
     return [
         [Piece(f"{about}{cached}", "cached"), Piece(f" tokens {label}", "quiet")],
         [Piece(f"{about}{fresh}", "new"), Piece(f" {kind}", "quiet")],
@@ -73,7 +73,9 @@ def _tokens(turn: TurnFigures) -> Sequence[Pieces]:
 
 
 def _wasted(turn: TurnFigures, width: int, key: str) -> list[Piece]:
-    more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
+    more = (
+        [Piece(f"  {key}", "accent"), Piece(" details" if cause_is_unknown(turn) else " why", "quiet")] if key else []
+    )
     return [Piece(fit(wasted_words(turn), width - PADDING - width_of(more)), "warning"), *more]
 
 
