@@ -68,7 +68,7 @@ def allowed(piece: Piece, windows: set[str]) -> bool:
                 return True
             mode = re.fullmatch(r"\?(\d+)(?:[hl]|\$p)", body)
             # The keyboard protocol is asked for at the start and given back at the end; the title kept and given back.
-            return bool(mode and mode[1] in MODES) or body in (">25u", "<u", "22;0t", "23;0t")
+            return bool(mode and mode[1] in MODES) or body in (">29u", "<u", "22;0t", "23;0t")
         case "osc":
             number, _, rest = body.partition(";")
             return (

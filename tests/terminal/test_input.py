@@ -198,6 +198,40 @@ def test_alt_and_a_key_is_a_key_that_types_nothing(data: str, key: str) -> None:
     assert sent(data + "a") == [key, "'a'"] if len(data) > 2 or data[1] not in "[]P" else True
 
 
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        ("\x1b[1075::117;5u", "ctrl+u"),  # Cyrillic
+        ("\x1b[1081::113;5u", "ctrl+q"),
+        ("\x1b[1103::122;3u", "alt+z"),
+        ("\x1b[1098::93;5u", "ctrl+right_square_bracket"),
+        ("\x1b[1075;5u", "ctrl+u"),  # where the terminal does not tell the base layout
+        ("\x1b[27;5;1075~", "ctrl+u"),
+        ("\x1b[1110;5u", "ctrl+s"),
+        ("\x1bв", "alt+d"),
+        ("\x1b[59::113;5u", "ctrl+q"),  # Greek
+        ("\x1b[960::112;5u", "ctrl+p"),
+        ("\x1b[960;5u", "ctrl+p"),
+        ("\x1b[47::113;5u", "ctrl+q"),  # Hebrew
+        ("\x1b[1504::98;5u", "ctrl+b"),
+        ("\x1b[1588::97;5u", "ctrl+a"),  # Arabic
+        ("\x1b[12609::97;5u", "ctrl+a"),  # Korean
+        ("\x1b[1074:1042:100;6u", "ctrl+shift+d"),
+        ("\x1b[97::113;5u", "ctrl+a"),  # AZERTY: a letter is itself
+        ("\x1b[44::109;5u", "ctrl+comma"),
+        ("\x1b[39::113;5u", "ctrl+apostrophe"),  # Dvorak
+        ("\x1b[59::122;5u", "ctrl+semicolon"),
+        ("\x1b[246::59;5u", "ctrl+ö"),  # QWERTZ
+        ("\x1b[1075::117;1;1075u", "'г'"),
+        ("\x1b[1075:1043:117;2;1043u", "'Г'"),
+        ("\x1b[113;7;64u", "'@'"),  # AltGr
+        ("\x1b[101;7;8364u", "'€'"),
+    ],
+)
+def test_ctrl_and_a_letter_is_that_key_on_every_layout(data: str, key: str) -> None:
+    assert sent(data) == [key]
+
+
 def test_what_a_mac_types_with_option_is_typed() -> None:
     assert sent("\x1b[120;3;8776u") == ["'≈'"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -84,6 +85,57 @@ async def test_a_sigcont_paints_and_starts_nothing() -> None:
             terminal.process.send_signal(signal.SIGCONT)  # as systemd does
             assert await terminal.ended() == 0
             assert terminal.left_on == []
+
+
+KEYBOARD = re.compile(rb"\x1b\[[>=](\d+)(?:;1)?u")
+"""Asks for modes of the keyboard."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "asked"),
+    [
+        ({}, "", [b"29", b"29", b"29"]),
+        ({"TEXTUAL_DISABLE_KITTY_KEY": "1"}, "", [b"0"]),
+        ({}, "keyboard_protocol = false\n", [b"0"]),
+    ],
+)
+@pytest.mark.skipif(not os.path.exists("/bin/bash"), reason="job control is tried with bash")  # noqa: PTH110
+async def test_the_keyboard_is_asked_for_again_after_a_suspend_only_where_it_was(
+    own_folders: Path, variables: dict[str, str], settings: str, asked: list[bytes]
+) -> None:
+    (own_folders / "config" / "config.toml").write_text(settings)
+    async with ToyServer() as server:
+        with Terminal(["-c", SHELL], environment(**variables)) as terminal:
+            await terminal.shows("$ ")
+            await terminal.shows("newline", f"{sys.executable} {' '.join(KVCHAT)} {server.url}\r")
+            await terminal.shows("› a", "a")
+            await terminal.press(CTRL_Z)
+            await terminal.writes(b"Stopped")
+            await terminal.press("fg\r")
+            await terminal.writes(b"\x1b[?1049h", times=2)
+            await terminal.shows("› ab", "b")
+            (app,) = (
+                int(one)
+                for one in Path(f"/proc/{terminal.process.pid}/task/{terminal.process.pid}/children")
+                .read_text()
+                .split()
+            )
+            os.kill(app, signal.SIGCONT)
+            await terminal.writes(b"\x1b[?1049h", times=3)
+            await terminal.shows("› abc", "c")
+            assert KEYBOARD.findall(terminal.output) == asked
+            await terminal.press(CTRL_Q)
+            await terminal.writes(b"\x1b[?1049l", times=2)
+
+
+async def test_the_keyboards_setting_acts_at_once() -> None:
+    async with ToyServer() as server:
+        with Terminal([*KVCHAT, server.url], environment()) as terminal:
+            await terminal.shows("newline")
+            await terminal.shows("AltGr", "/settings keyboard_protocol", "\r")
+            for modes in (b"0", b"29"):
+                await terminal.press("\r")
+                await terminal.writes(b"\x1b[=" + modes + b";1u")
 
 
 @pytest.mark.parametrize("incognito", [False, True])

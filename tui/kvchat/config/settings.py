@@ -249,6 +249,11 @@ class Settings:
         "the next and the previous match. false: these letters begin a message.",
     )
     mouse: bool = flag(True, "Use the mouse. false: the terminal selects text as usual.")
+    keyboard_protocol: bool = flag(
+        True,
+        "Ask the terminal to tell keys apart (kitty's protocol): Shift+Enter, and Ctrl with the letters of any layout. "
+        "false: where AltGr types nothing, as in some versions of Windows Terminal.",
+    )
     notify: bool = flag(
         True,
         "Ring the bell when an answer ends while you look elsewhere, and show a desktop notification while the "

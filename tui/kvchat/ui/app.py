@@ -433,7 +433,7 @@ class KvchatApp(App[int]):
         return self._layers() if self._layers else layered(self.paths.config)
 
     def take_settings(self, before: Settings, now: Settings) -> None:
-        """The theme and the keys of changed settings."""
+        """The theme, the keys and the keyboard of changed settings."""
         if now.theme != before.theme and not self.no_color:
             self.follows_terminal = now.theme == AUTOMATIC
             name = DARK_THEME if self.follows_terminal else now.theme
@@ -445,6 +445,10 @@ class KvchatApp(App[int]):
             self.keys, _ = keymap(now.keys, self.paths.config, vi_keys=now.vi_keys)
             self.set_keymap(self.keys)
             self.chat.show_keys()
+        if now.keyboard_protocol != before.keyboard_protocol:
+            from kvchat.ui.terminal.driver import keyboard
+
+            self.tell_terminal(keyboard(now.keyboard_protocol))
 
     def _save_theme(self, name: str) -> None:
         from kvchat.config.edit import save_setting

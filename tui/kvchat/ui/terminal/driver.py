@@ -24,7 +24,7 @@ from socket import socketpair
 from threading import Event
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from textual import events
+from textual import constants, events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
@@ -39,8 +39,17 @@ LARGEST = 4096
 """Columns or rows of a terminal that a report of its size is believed to have."""
 PUSH_TITLE, POP_TITLE = "\x1b[22;0t", "\x1b]2;\x07\x1b[23;0t"
 """Keep the title of the window, and give it back; a terminal that keeps none has an empty one."""
-KEYBOARD = "\x1b[=25;1u"
-"""The modes of the keyboard that Textual asks for (kitty's protocol), set and not pushed once more."""
+MODES = 0b11101
+"""The modes of kitty's protocol that are asked for: those of Textual, and which key of the base layout one is, for Ctrl
+and letters of other scripts (https://sw.kovidgoyal.net/kitty/keyboard-protocol/)."""
+IS_REFUSED = constants.DISABLE_KITTY_KEY
+"""Whether the user keeps all of Textual's programs from asking for them."""
+constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # asked for here
+
+
+def keyboard(is_wanted: bool) -> str:
+    """Sets the modes of the keyboard in place of those that were asked for."""
+    return f"\x1b[={MODES if is_wanted and not IS_REFUSED else 0};1u"
 
 
 class _Outlet:
@@ -116,6 +125,10 @@ class TerminalDriver(LinuxDriver):
                     return size
         return super()._get_terminal_size()
 
+    @property
+    def _wants_keyboard(self) -> bool:
+        return cast("KvchatApp", self._app).service.settings.keyboard_protocol
+
     def _make_raw(self) -> list[Any] | None:
         """Have the terminal pass on each key; how it was. In the background this stops the app until it is in front."""
         while True:
@@ -135,6 +148,8 @@ class TerminalDriver(LinuxDriver):
             self._typed_before = _octets_waiting(self.fileno)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.write(PUSH_TITLE)
+        if self._wants_keyboard and not IS_REFUSED:
+            self.write(f"\x1b[>{MODES}u")
         self.attrs_before = before
         self.has_terminal = True
 
@@ -192,7 +207,7 @@ class TerminalDriver(LinuxDriver):
         if not self.has_terminal:
             return
         self._make_raw()
-        self.write("\x1b[?1049h\x1b[?25l\x1b[?1004h" + KEYBOARD)
+        self.write("\x1b[?1049h\x1b[?25l\x1b[?1004h" + keyboard(self._wants_keyboard))
         self._enable_mouse_support()
         self._enable_bracketed_paste()
         self._disable_line_wrap()

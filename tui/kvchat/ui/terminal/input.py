@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from textual import _xterm_parser as textual_parser
 from textual import constants, events
@@ -70,8 +70,20 @@ _UNPASTED = re.compile(f"{re.escape(END)}|[\0\x1b]")
 
 _SS3_MODIFIED = re.compile(r"\x1bO(?:1;)?(\d+)([A-Za-z])")
 _OTHER_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
-_EXTENDED = re.compile(r"\x1b\[(\d*)(?::(\d*))?(?::\d*)?(?:;(\d*)(?::(\d*))?)?(?:;([\d:]*))?([u~ABCDEFHPQS])")
-"""Key, the same with Shift, modifiers, press or release, text (https://sw.kovidgoyal.net/kitty/keyboard-protocol/)."""
+_EXTENDED = re.compile(r"\x1b\[(\d*)(?::(\d*))?(?::(\d*))?(?:;(\d*)(?::(\d*))?)?(?:;([\d:]*))?([u~ABCDEFHPQS])")
+"""Key, the same with Shift, its place on the base layout, modifiers, press or release, text (https://sw.kovidgoyal.net/kitty/keyboard-protocol/)."""
+_PLACES = {
+    typed: key
+    for layout, keys in (
+        ("йцукенгшщзхъфывапролджэячсмитьбю", "qwertyuiop[]asdfghjkl;'zxcvbnm,."),
+        ("іїєўё", "s]'o`"),
+        (";ςερτυθιοπασδφγηξκλζχψωβνμ", "qwertyuiopasdfghjklzxcvbnm"),
+        ("/'קראטוןםפשדגכעיחלךזסבהנמצ", "qwertyuiopasdfghjklzxcvbnm"),
+    )
+    for typed, key in zip(layout, keys, strict=True)
+}
+"""The key of the base layout of what Russian, Ukrainian, Belarusian, Greek and Hebrew layouts type, where the terminal
+does not tell it."""
 _CONTROLS = ("Cc", "Cs")
 _RELEASE = "3"
 _SHIFT, _OTHERS, _CAPS = 0b1, 0b111110, 0b1000000
@@ -259,7 +271,7 @@ class TerminalInput(XTermParser):
         found = _EXTENDED.fullmatch(_OTHER_KEY.sub("\x1b[\\2;\\1u", sequence))
         if found is None:
             return None
-        number, shifted, modifiers, event, text, end = found.groups(default="")
+        number, shifted, base, modifiers, event, text, end = found.groups(default="")
         if event == _RELEASE:
             return []
         try:
@@ -270,11 +282,17 @@ class TerminalInput(XTermParser):
                 character = chr(code)
                 if held & _OTHERS:
                     text = "" if text and chr(int(text.partition(":")[0])).lower() == character.lower() else text
+                    number = str(ord(_on_base_layout(character, chr(int(base)) if base else "")))
                 elif not text and character.isprintable():
                     text = str(ord(_with_shift(character, shifted, held)))
             return super()._parse_extended_key(f"{ESC}[{number};{modifiers};{text}".rstrip(";") + end)
         except (ValueError, OverflowError):  # no number, or no character's number
             return []
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        """As Textual has it; extended keys are read whoever has asked for them."""
+        keys = self._parse_extended_key(sequence)
+        return super()._sequence_to_key_events(sequence, alt) if keys is None else keys
 
     def parse_mouse_code(self, code: str) -> Message | None:
         try:
@@ -288,8 +306,22 @@ def _escape() -> events.Key:
 
 
 def _with_alt(key: events.Key) -> events.Key:
-    name = f"shift+{key.key.lower()}" if len(key.key) == 1 and key.key.isupper() else key.key
+    name = _on_base_layout(key.key) if len(key.key) == 1 else key.key
+    name = f"shift+{name.lower()}" if len(name) == 1 and name.isupper() else name
     return events.Key(f"alt+{name}", None)
+
+
+def _on_base_layout(character: str, base: str = "") -> str:
+    """The key that Ctrl, Alt and the like are held with: a letter of ASCII, and of any Latin layout, is itself; of
+    other scripts it is the one in its place. `base`: as the terminal tells it; empty: it does not. A sign of ASCII is
+    another key only on layouts without Latin letters: Dvorak has signs in the places of letters too."""
+    known = _PLACES.get(character.lower(), "")
+    if character.isascii():
+        return base if base and base == known else character
+    if unicodedata.name(character, "LATIN").startswith("LATIN"):
+        return character
+    place = base or known or character
+    return place.upper() if character.isupper() else place
 
 
 def _with_shift(character: str, shifted: str, held: int) -> str:
