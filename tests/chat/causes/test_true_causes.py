@@ -11,6 +11,7 @@ from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, medd
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.price import Act
 from kvchat.chat.cache import warm_up
 from kvchat.chat.turns import answer_run
 from kvchat.text.cache import accuracy
@@ -116,6 +117,32 @@ async def test_a_build_that_no_test_ran_becomes_sure_by_what_it_does_and_stays_s
         await again.looked_at(one)
         assert again.service.tracker.warmth(one).exact
         assert (await again.service.prices.exact(one, "regenerate", again.branch(one)[-1].id)).exact
+
+
+# -- prices of acts on a server that was started again -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["regenerate", "edit", "delete"])
+async def test_a_price_looks_whether_the_server_was_started_again(
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, act: Act
+) -> None:
+    port = free_port()
+    with served(models["dense"], port=port) as url:
+        chat = start(url)
+        id = await chat.begin()
+        await chat.turns(id, 3)
+        asked = chat.questions(id)[-1].id
+        warm = await chat.service.prices.exact(id, act, asked)
+        assert warm.cause is None and warm.tokens is not None and warm.tokens < 100
+    monkeypatch.setattr("kvchat.chat.cache.tracker.RECENT_S", 0.0)
+    assert not (await chat.service.prices.exact(id, act, asked)).exact, "nobody answers: it is not known"
+    with served(models["dense"], port=port):
+        price = await chat.service.prices.exact(id, act, asked)
+        assert price.cause is Cause.RESTARTED and price.worth_asking
+        assert "the server holds nothing any more: server restarted." in price_lines(price, act)[1]
+        if act == "regenerate":
+            await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
+            assert price.tokens == (await chat.answered(id)).evaluated_tokens
 
 
 # -- what took a state -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Cause
 from kvchat.cache.speed import SpeedFit
 
 Act = Literal[
@@ -81,6 +82,8 @@ class Price(Struct, frozen=True):
     losing: tuple[tuple[str, int], ...] = ()
     """The titles of other conversations whose states the server loses by it, with the tokens that it then has to
     prefill of each."""
+    cause: Cause | None = None
+    """Why the server holds nothing any more of what it had, where that is known."""
 
     @property
     def worth_asking(self) -> bool:

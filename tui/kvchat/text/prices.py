@@ -12,6 +12,7 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, CheaperWay, Price
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, roughly_known
+from kvchat.text.findings import cause_name
 from kvchat.text.format import about, count, counted, duration, short_count
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _WAYS: dict[CheaperWay, str] = {
 def price_lines(price: Price, act: Act | None = None) -> list[str]:
     """The price of an act in one or two sentences."""
     lines = [_price_line(price)]
+    if price.cause is not None:
+        lines.append(f"Of this conversation the server holds nothing any more: {cause_name(price.cause)}.")
     lines += [
         f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {counted(tokens, 'token')} to "
         "prefill there next time."

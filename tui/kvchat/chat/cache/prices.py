@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -82,6 +82,19 @@ class Prices:
         `alternatives`: what choosing the answer `node_id` costs.
         `text`: the new question of an edit (empty: one as long as the old), or the new instructions; `options`: the new
         options of the template."""
+        return await self._looked(id, lambda: self._counted(id, act, node_id, text, options))
+
+    async def _looked(self, id: str, counted: Callable[[], Awaitable[Price]]) -> Price:
+        """A price after a look who answers at the server: one that was started again holds nothing."""
+        is_known = await self._core.tracker.look(id)
+        found, info = await counted(), self._core.servers.link(id).info
+        path = self._core.conversations.loaded[id].path()
+        cause = self._core.tracker.ended_since(path, info) if info is not None else None
+        return replace(found, exact=found.exact and is_known, cause=cause)
+
+    async def _counted(
+        self, id: str, act: Act, node_id: str | None, text: str, options: Mapping[str, object] | None
+    ) -> Price:
         estimate, link = self.estimate(id, act, node_id, text), self._core.servers.link(id)
         conversation = self._core.conversations.loaded[id]
         path, cache = await self._path_after(conversation, act, node_id, text), self._core.tracker.cache_for(id)
@@ -120,6 +133,11 @@ class Prices:
         self, id: str, wanted: AlternativesRequest, question: Question | None, node_id: str | None = None
     ) -> Price:
         """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
+        return await self._looked(id, lambda: self._of_several(id, wanted, question, node_id))
+
+    async def _of_several(
+        self, id: str, wanted: AlternativesRequest, question: Question | None, node_id: str | None
+    ) -> Price:
         conversation, link = self._core.conversations.loaded[id], self._core.servers.link(id)
         tree, cache, speed = conversation.tree, self._core.tracker.cache_for(id), self._core.speeds.fit(id)
         path = tree.path(tree.turn_of(node_id)[0].id if node_id is not None else conversation.record.head)

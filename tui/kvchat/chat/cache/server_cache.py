@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Literal
 
 from msgspec.structs import replace
@@ -102,6 +103,8 @@ class ServerCache:
         """The plan of the last request."""
         self.predictions = self.exact = 0
         self.trust = Trust()
+        self.heard_at = 0.0
+        """When the server said who it is, or answered, on the monotonic clock."""
         self.heads: dict[str, tuple[str, ...]] = {}
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._leaving: asyncio.Task[None] | None = None
@@ -116,6 +119,10 @@ class ServerCache:
     def is_sure(self) -> bool:
         """Whether the rules that it is played by are the server's."""
         return self.trust.is_sure(self.server.build)
+
+    def heard(self) -> None:
+        """The server said who it is, or answered."""
+        self.heard_at = monotonic()
 
     def follows(self, model: str) -> bool:
         """Whether a request for this model uses this cache: each model of a router has a server, and a cache, of its
@@ -312,6 +319,7 @@ class ServerCache:
 
     async def ended(self, tracked: TrackedTurn, figures: TurnFigures | None) -> TurnFigures | None:
         """The answer is here: its figures with what was new, counted in ids, and what the simulator had predicted."""
+        self.heard()
         if tracked.reading is None:
             return figures
         await self._as_shown(tracked)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import monotonic
 
 from msgspec.structs import replace
 
@@ -60,6 +61,10 @@ NOBODY_FORESEES = frozenset(
     {Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED, Cause.CACHE_FULL}
 )
 """Causes that speak against no prediction."""
+RECENT_S = 5.0
+"""What a server said of itself this long ago still holds."""
+QUICK_S = 0.1
+"""A price waits no longer for a look at the server."""
 TEMPLATE_S = 2.0
 """Finding out what a template does takes no longer than this; it is a dozen small requests."""
 
@@ -118,12 +123,31 @@ class CacheTracker:
             cache.cancelled.take_over()
         return cache if cache is not None and cache.follows(model) else None
 
+    def looked_lately(self, id: str) -> bool:
+        """Whether the server of a conversation was heard of within `RECENT_S`, or is not tracked."""
+        cache = self.cache_for(id)
+        return cache is None or monotonic() - cache.heard_at < RECENT_S
+
+    async def look(self, id: str) -> bool:
+        """Look who answers at the server of a conversation, if that was not heard of lately: it may have been started
+        again. Whether it is known, which it is not of a server that takes longer than `QUICK_S`."""
+        if self.looked_lately(id):
+            return True
+        try:
+            async with asyncio.timeout(QUICK_S):
+                cache = await self.cache_of(await self._servers.link(id).connector.ready())
+        except (BackendError, TimeoutError):
+            return False
+        return cache is not None and self.looked_lately(id)
+
     async def _cache_of(self, link: Link, backend: Backend) -> ServerCache | None:
         state = await self._state_of(link, backend) if not backend.info.replicas else None
         cache = link.cache
         known_one = cache is not None and cache.server is backend.info
         if cache is not None and known_one and cache.prompts.works:
-            cache.slots.noticed(state or cache.slots.state)
+            if state is not None:
+                cache.heard()
+                cache.slots.noticed(state)
             return cache
         if cache is None and state is not None and self._may_be_several(backend.info, state):
             await self._told_apart(backend)
@@ -157,6 +181,7 @@ class CacheTracker:
             cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots)
             cache.notes.recall()
         cache.is_brief = self._servers.is_brief
+        cache.heard()
         cache.slots.noticed(state or ServerState())
         if not cache.slots.state.asleep:
             await cache.look()

@@ -52,7 +52,9 @@ class MessageController:
             self.workspace.say("No message to edit yet")
             return
         question, _ = self.workspace.conversation.tree.turn_of(node)
-        if self.workspace.service.prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
+        id = self.workspace.conversation.id
+        is_known = self._tracker.looked_lately(id)
+        if not is_known or self.workspace.service.prices.estimate(id, "edit", question.id).worth_asking:
             self._ask_edit(question)
         else:
             self._sending.begin_edit(question.id)
