@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -22,9 +23,9 @@ PARSER.validateLink = lambda url: True  # type: ignore[method-assign]
 MARK = "THE NEXT MESSAGE"
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str, env: dict[str, object] | None = None) -> list[Token]:
     found: list[Token] = []
-    for token in PARSER.parse(text):
+    for token in PARSER.parse(text, env):
         found += [token, *(token.children or [])]
     return found
 
@@ -211,3 +212,61 @@ def test_several_conversations_follow_one_another_and_an_empty_one_says_so() -> 
     assert headings(text)[0] == "One" and "Two" in headings(text)
     assert text.count("*There are no messages yet.*") == 1
     assert "no messages" in render("md", [conversation([], None)])
+
+
+LINKED = [
+    "See [the {0} manual][1] and [{0}].\n\n[1]: https://{0}.example/\n[{0}]: https://{0}.example/",
+    'Here: [{0}][] and [it][a  B].\n\n[{0}]: https://{0}.example/ "a title"\n[A b]:\n  https://{0}.example/',
+    "As [1] says; [1]: and ([1]).\n\n[1]: https://{0}.example/",
+    "> quoted [1]\n>\n> [1]: https://{0}.example/\n\n* [a *b* `c`][1]\n* [1][2][3]\n\n[2]: https://{0}.example/\n"
+    "[3]: https://{0}.example/\n[3]: https://wrong.example/",
+    "| a | b |\n|---|---|\n| [1] | [x](https://{0}.example/) |\n\n### [1]\n\n[1]: https://{0}.example/",
+    "No link: \\[1], `[1]` and\n\n```\n[1]: https://wrong.example/\n[1]\n```\n\n[1](https://{0}.example/)\n\n"
+    "[1]: https://{0}.example/",
+]
+
+
+@pytest.mark.parametrize("form", LINKED)
+def test_links_of_each_answer_lead_where_that_one_says(form: str) -> None:
+    answers = [form.format(site) for site in ("one", "two", "three")]
+    text = render("md", [chat(*(part for answer in answers for part in ("Where? [1]", answer)))])
+    at = [text.index("## SmolLM2"), *(text.index("## SmolLM2", text.index(f"{site}.ex")) for site in ("one", "two"))]
+    env: dict[str, object] = {}
+    PARSER.parse(text, env)
+    for number, (answer, begin) in enumerate(zip(answers, at, strict=True)):
+        alone = links(answer, {})
+        end = at[number + 1] if number < 2 else len(text)
+        assert alone and links(text[begin:end].partition("## You")[0], env)[-len(alone) :] == alone
+    assert not links(text[: at[0]].partition("## You")[2], env)  # what is asked defines nothing
+
+
+def links(text: str, env: dict[str, object]) -> list[tuple[str, str]]:
+    """The links of a part of a file: their text and their address."""
+    found: list[tuple[str, str]] = []
+    address: str | None = None
+    for token in tokens_of(text, env):
+        if token.type == "link_open":
+            address = str(token.attrs["href"])
+            found.append(("", address))
+        elif token.type == "link_close":
+            address = None
+        elif address is not None:
+            found[-1] = (found[-1][0] + token.content, address)
+    return found
+
+
+def test_footnotes_of_each_answer_are_its_own() -> None:
+    text = render("md", [chat(*("And?", "So[^1] and so[^a].\n\n[^1]: one\n[^a]: see [^1]\n\n`[^1]`") * 2)])
+    assert text.count("So[^1-1] and so[^a-1].\n\n[^1-1]: one\n[^a-1]: see [^1-1]\n\n`[^1]`") == 1
+    assert text.count("So[^1-2] and so[^a-2].\n\n[^1-2]: one\n[^a-2]: see [^1-2]\n\n`[^1]`") == 1
+
+
+def test_labels_of_one_answer_alone_stay_as_they_are() -> None:
+    answer = "See [the manual][1], [^1].\n\n[1]: https://one.example/\n[^1]: a note"
+    assert answer in render("md", [chat("Where?", answer, "And [2]?", "Nowhere.")])
+
+
+def test_conversations_of_one_file_have_their_own_labels() -> None:
+    one, two = (chat("Where?", f"[1]\n\n[1]: https://{site}.example/") for site in ("one", "two"))
+    text = render("md", [one, two])
+    assert [address for _, address in links(text, {})] == ["https://one.example/", "https://two.example/"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from kvchat.text.cache import figures_words, share_words
 from kvchat.text.format import date_and_time
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
+from kvchat.transfer.references import defines, shared_labels, with_own_labels
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -158,20 +159,46 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
 
     One conversation alone starts with YAML front matter. Documents leave out what says that kvchat wrote it.
     """
-    written = ""
+    written, labels = "", _Labels(len(sources) > 1)
     for source in sources:
         if written:
             yield f"{written}\n\n---\n\n"
         else:
             yield _front_matter(source) + "\n" if len(sources) == 1 else "<!-- exporter: kvchat -->\n\n"
-        written = "\n\n".join(_conversation(source, all_branches))
+        written = "\n\n".join(_conversation(source, all_branches, labels))
     yield written.rstrip("\n") + "\n"
 
 
 def with_comment(source: Source, comment: str) -> Iterator[str]:
     """One conversation, as `pieces` writes it, with a comment of one line at the top of its front matter."""
     yield _front_matter(source, comment) + "\n"
-    yield "\n\n".join(_conversation(source, False)).rstrip("\n") + "\n"
+    yield "\n\n".join(_conversation(source, False, _Labels())).rstrip("\n") + "\n"
+
+
+class _Labels:
+    """The definitions of links and footnotes in a file: they are of the whole file, and each message has its own."""
+
+    def __init__(self, several: bool = False) -> None:
+        """`several`: there are several conversations, and each definition is taken for one that others have too."""
+        self._several = several
+        self._shared: Collection[str] = ()
+        self._number = 0
+
+    def begin(self, branches: Sequence[shape.OutlineBranch]) -> None:
+        """What follows are the messages of these branches."""
+        if not self._several:
+            nodes = [entry.node for branch in branches for entry in branch.entries]
+            self._shared = shared_labels(text for node in nodes for text in (node.text, node.message.reasoning))
+
+    def apart(self, text: str) -> str:
+        """A message's Markdown, with labels of its own."""
+        if not defines(text) or is_heavy(text):
+            return text
+        self._number += 1
+        prose = _prose(text.split("\n"))
+        return with_own_labels(
+            text, self._number, lambda label: self._several or label in self._shared, _parser(), prose
+        )
 
 
 def _front_matter(source: Source, comment: str = "") -> str:
@@ -198,7 +225,7 @@ def _yaml(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("![", "\\u0021[").replace("<", "\\u003c")
 
 
-def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
+def _conversation(source: Source, all_branches: bool, labels: _Labels) -> Iterator[str]:
     yield f"# {escaped(shape.title(source.conversation))}"
     facts = [
         shape.times(source),
@@ -207,32 +234,34 @@ def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
         *share_words(shape.branch_totals(source)),
     ]
     yield escaped(" · ".join(fact for fact in facts if fact))
-    for branch in shape.outline(source, all_branches):
+    branches = [*shape.outline(source, all_branches)]
+    labels.begin(branches)
+    for branch in branches:
         if branch.title:
             yield f"---\n\n## {escaped(branch.title)}"
         if not any(entry.node.role is not Role.SYSTEM for entry in branch.entries) and not branch.title:
             yield "*There are no messages yet.*"
         for entry in branch.entries:
-            yield from _entry(entry, source, "###" if branch.title else "##")
+            yield from _entry(entry, source, "###" if branch.title else "##", labels)
     for name, url in source.images.items():
         yield f"[{_reference(name)}]: {url.decode()}"
 
 
-def _entry(entry: shape.OutlineMessage, source: Source, level: str) -> Iterator[str]:
+def _entry(entry: shape.OutlineMessage, source: Source, level: str, labels: _Labels) -> Iterator[str]:
     node = entry.node
     yield f"{level} {escaped(shape.author(node))}"
     if node.role is Role.SYSTEM:
         yield from map(_block, node.message.blocks)
-        yield quoted(safe_markdown(clean(node.text)))
+        yield quoted(labels.apart(safe_markdown(clean(node.text))))
         return
     facts = [shape.time_of(entry, source), shape.version_mark(entry), *figures_words(node.figures)]
     yield f"*{escaped(' · '.join(fact for fact in facts if fact))}*"
     for block in node.message.blocks:
         yield _image_of(block, source) or _block(block)
     if reasoning := clean(node.message.reasoning).strip("\n"):
-        yield quoted(f"**Reasoning**\n\n{safe_markdown(reasoning)}")
+        yield quoted(f"**Reasoning**\n\n{labels.apart(safe_markdown(reasoning))}")
     if text := clean(node.text).strip("\n"):
-        yield safe_markdown(text)
+        yield labels.apart(safe_markdown(text))
     if sentence := shape.state_sentence(node):
         yield f"*{escaped(sentence)}*"
 
