@@ -333,7 +333,9 @@ def test_hostile_text_from_a_server_is_one_clean_short_line_in_every_sentence() 
     assert len(texts) > 66
     for text in texts:
         for status in (400, 404, 429, 500, 503):
-            error = of_status(URL, status, json.dumps({"error": {"message": text}}), retry_after=text[:100])
+            error = of_status(
+                URL, status, json.dumps({"error": {"message": text}}), headers={"retry-after": text[:100]}
+            )
             assert not {unicodedata.category(char) for char in error.sentence} & {"Cc", "Cs", "Zl", "Zp"}
             assert not BIDI & set(error.sentence)
             assert len(error.sentence) < 450

@@ -180,7 +180,6 @@ async def test_a_server_that_wants_a_key_says_so_and_is_still_known_where_it_sho
         reply(200, {"hello": "world"}),
         reply(403, server="AirTunes/760.20.1"),
         reply(302, headers={"Location": "/login"}),
-        reply(500, {"error": "boom"}),
     ],
 )
 async def test_a_web_server_of_another_trade_answers_and_is_taken_for_nothing(answer: Any) -> None:
@@ -189,6 +188,14 @@ async def test_a_web_server_of_another_trade_answers_and_is_taken_for_nothing(an
             server.on(path, answer)
         (found,) = await discover([server.port], within=LONG)
     assert (found.kind, found.phase, found.model, found.listing) == ("", "answers", "", ())
+
+
+async def test_what_answers_with_errors_alone_fails() -> None:
+    async with ToyServer("openai") as server:
+        for path in questions(server.port):
+            server.on(path, reply(500, {"error": "boom"}))
+        (found,) = await discover([server.port], within=LONG)
+    assert (found.kind, found.phase, found.model, found.listing) == ("", "fails", "", ())
 
 
 async def test_a_listing_too_long_to_read_leaves_the_server_found_without_it() -> None:

@@ -40,7 +40,7 @@ HEADERS = {
 
 
 def told(header: str) -> str:
-    return of_status(URL, 429, '{"error":"slow"}', retry_after=header).sentence
+    return of_status(URL, 429, '{"error":"slow"}', headers={"retry-after": header}).sentence
 
 
 @pytest.mark.parametrize("at", range(len(HEADERS)))

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from kvchat.backends import kinds
-from kvchat.backends.dialect import HostClass
-from kvchat.backends.discovery import discover
+from kvchat.backends.dialect import BackendError, HostClass
+from kvchat.backends.discovery import discover, questions
 from kvchat.backends.http.endpoint import ResolvedServer
+from kvchat.backends.identify import connect
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.cli import backends as backends_command
 from kvchat.cli import main
@@ -25,7 +26,7 @@ from kvchat.config import Settings
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import new_id, node, system_message
 from kvchat.store import Store
-from toyserver import ToyServer, reply
+from toyserver import ToyServer, error, reply
 
 
 @pytest.fixture
@@ -251,3 +252,85 @@ async def test_names_from_servers_and_settings_cannot_write_to_the_terminal(caps
         assert "\x1b" not in out and "\x07" not in out and len(out.splitlines()) == 3
         _, out = await said(capsys, settings(), as_json=True)
         assert "\x1b" not in out
+
+
+def keyed(url: str, variable: str, name: str = "") -> Settings:
+    """Settings that name a key for a server, in a profile or not."""
+    plain = Settings()
+    server = replace(plain.server, base_url=url, api_key_env=variable)
+    return replace(plain, profiles={name: server}) if name else replace(plain, server=server)
+
+
+def locked(server: ToyServer, key: str) -> None:
+    """The server tells its models for this key alone."""
+
+    async def models(visit: Any) -> None:
+        if visit.headers.get("authorization") == f"Bearer {key}":
+            await reply(200, {"data": [{"id": "m"}]})(visit)
+        else:
+            await error(401, "Invalid API Key", "authentication_error")(visit)
+
+    server.on("/v1/models", models)
+
+
+@pytest.mark.parametrize("kind", ["llama.cpp", "openai"])
+@pytest.mark.parametrize("profile", ["", "home"])
+@pytest.mark.parametrize("given", ["sesame", "wrong"])
+async def test_a_server_is_asked_with_the_key_that_was_named_for_it(
+    capsys: Any, ports: list[int], monkeypatch: pytest.MonkeyPatch, kind: str, profile: str, given: str
+) -> None:
+    """It said "wants a key: name the variable that holds it with --api-key-env" to who had done so."""
+    monkeypatch.setenv("H6_KEY", given)
+    async with ToyServer(kind) as server, ToyServer("openai") as other:
+        locked(server, "sesame")
+        locked(other, "sesame")
+        ports += [server.port, other.port]
+        _, out = await said(capsys, keyed(server.url, "H6_KEY", profile), as_json=True)
+        mine, others = json.loads(out)["servers"]
+        assert all("authorization" not in visit.headers for visit in other.visits), "no other server is shown the key"
+    assert others["state"] == "needs a key"
+    assert mine["state"] == ("ready" if given == "sesame" else "refuses the key")
+    assert [model["id"] for model in mine["models"]] == (["m"] if given == "sesame" else [])
+
+
+async def test_a_named_variable_that_is_not_set_is_told(capsys: Any, ports: list[int]) -> None:
+    async with ToyServer() as server:
+        locked(server, "sesame")
+        ports.append(server.port)
+        _, out = await said(capsys, keyed(server.url, "H6_NOT_SET"))
+    assert "The environment variable H6_NOT_SET (server.api_key_env) is not set." in out and "needs a key" in out
+
+
+@pytest.mark.parametrize("kind", ["llama.cpp", "openai"])
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_a_server_that_fails_answers_with_an_error(capsys: Any, ports: list[int], kind: str, status: int) -> None:
+    """It was "not a model server", or "ready"."""
+    async with ToyServer(kind) as server:
+        server.on("/v1/models", error(status, "out of memory"))
+        ports.append(server.port)
+        done, out = await said(capsys, settings(server.url))
+    assert done == 0 and "answers with an error" in out
+
+
+@pytest.mark.parametrize("body", [b"Unauthorized", b'{"detail":"Not authenticated"}', b""])
+async def test_basic_auth_is_named(capsys: Any, ports: list[int], body: bytes) -> None:
+    """A proxy asks for a name and a password: an API key does not help."""
+    async with ToyServer("openai") as server:
+        asks = reply(401, body, headers={"WWW-Authenticate": 'Basic realm="models"'})
+        for path in questions(server.port):
+            server.on(path, asks)
+        ports.append(server.port)
+        _, out = await said(capsys, settings(server.url))
+        with pytest.raises(BackendError) as failed:
+            await connect(server.url)
+    assert "needs a password" in out and "wants a key" not in out
+    assert "wants a user name and a password (401, Basic auth)" in failed.value.sentence
+
+
+@pytest.mark.parametrize("listing", [{"data": []}, {"object": "list", "data": None}, [], {"models": []}])
+async def test_an_empty_list_of_models_hides_no_server(capsys: Any, ports: list[int], listing: object) -> None:
+    async with ToyServer("openai") as server:
+        server.on("/v1/models", reply(200, listing))
+        ports.append(server.port)
+        done, out = await said(capsys, settings(), as_json=True)
+    assert done == 0 and json.loads(out)["servers"][0]["state"] == "ready"

@@ -128,7 +128,7 @@ def test_the_words_of_an_error_are_told_once_with_what_to_do() -> None:
     for seed in range(TRIES):
         answer = lists.error_answer(Random(seed))
         text = answer.body.decode("utf-8", "replace")
-        error = errors.of_status(URL, answer.status, text, retry_after=answer.retry_after)
+        error = errors.of_status(URL, answer.status, text, headers={"retry-after": answer.retry_after})
         sentence = error.sentence
         assert sentence == note_sentence(error.note) and sentence.isprintable(), (seed, sentence)
         if answer.words and error.fault in (Fault.FAILED, Fault.UNAVAILABLE, Fault.TOO_MANY, Fault.REFUSED):

@@ -505,11 +505,7 @@ class HttpBackend:
         if errors.is_loading(head.status, body):
             return errors.StillLoadingError(self.url)
         return errors.of_status(
-            self.url,
-            head.status,
-            body,
-            retry_after=head.headers.get("retry-after", ""),
-            has_key=self._endpoint.api_key is not None,
+            self.url, head.status, body, headers=head.headers, has_key=self._endpoint.api_key is not None
         )
 
     def _most_busy(self) -> float:

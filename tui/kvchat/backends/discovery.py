@@ -218,7 +218,7 @@ TELLING_S = 0.02
 """For putting together what is known of a server at the end, when nothing is asked any more."""
 
 log = logging.getLogger(__name__)
-Phase = Literal["ready", "loading", "needs a key", "answers"]
+Phase = Literal["ready", "loading", "needs a key", "needs a password", "fails", "answers"]
 UNASKED = HeardResponse(0, {}, b"")
 """Stands for a path that gave no answer of its own."""
 
@@ -230,7 +230,8 @@ class FoundServer(Struct, frozen=True):
     kind: str = ""
     """The name of its kind; empty where its answers are not known."""
     phase: Phase = "answers"
-    """`ready`; `loading` its model; `needs a key` before it says more; `answers`: HTTP, but not as a model server."""
+    """`ready`; `loading` its model; `needs a key`, or `needs a password`, before it says more; `fails`: it answers with
+    errors; `answers`: HTTP, but not as a model server."""
     model: str = ""
     """The model it would answer with, as it names it."""
     listing: tuple[Model, ...] = ()
@@ -434,7 +435,10 @@ class ServerVisit:
         models = self._answers.get(MODELS_PATH, UNASKED)
         locked = _wants_key(models) or (not kind and any(map(_wants_key, self._answers.values())))
         if locked or self._refused:
-            return "needs a key"
+            wants_password = any(errors.wants_password(one.status, one.headers) for one in self._answers.values())
+            return "needs a password" if wants_password else "needs a key"
+        if models.status >= 500:
+            return "fails"
         return "ready" if kind else "answers"
 
 

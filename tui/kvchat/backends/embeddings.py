@@ -13,7 +13,7 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -191,7 +191,7 @@ class Embeddings:
         )
         if head.status != 200:
             said = answer.decode("utf-8", "replace")
-            raise _refusal(endpoint, head.status, said, head.headers.get("retry-after", ""))
+            raise _refusal(endpoint, head.status, said, head.headers)
         if len(answer) > BODY_LIMIT:
             raise errors.protocol(str(endpoint.url), Unread.VECTORS_TOO_LARGE.format(mib=BODY_LIMIT // MIB))
         try:
@@ -224,13 +224,13 @@ def _is_here(address: str) -> bool:
         return False
 
 
-def _refusal(endpoint: Endpoint, status: int, body: str, retry_after: str) -> BackendError:
+def _refusal(endpoint: Endpoint, status: int, body: str, headers: Mapping[str, str]) -> BackendError:
     url = str(endpoint.url)
     if errors.is_loading(status, body):
         return errors.StillLoadingError(url)
     if status in (404, 405, 501) and not re.search(r"\bmodel\b", body, re.IGNORECASE):
         return failure(Trouble.REFUSED, Fault.NO_VECTORS, status=status, url=url)
-    return errors.of_status(url, status, body, retry_after=retry_after, has_key=endpoint.api_key is not None)
+    return errors.of_status(url, status, body, headers=headers, has_key=endpoint.api_key is not None)
 
 
 def _read(text: str, count: int) -> list[list[float]]:

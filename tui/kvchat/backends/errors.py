@@ -239,23 +239,33 @@ def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendErr
     )
 
 
+NO_HEADERS: Mapping[str, str] = {}
 BUSY = (Fault.TOO_MANY, Fault.UNAVAILABLE)
 """What a server that says when to come again has not begun."""
 
 
-def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
-    """An answer with an error status."""
+def wants_password(status: int, headers: Mapping[str, str]) -> bool:
+    """Whether an answer asks for a user name and a password, as proxies in front of a server do (RFC 7617)."""
+    return status == 401 and headers.get("www-authenticate", "").lstrip().lower().startswith("basic")
+
+
+def of_status(
+    url: str, status: int, body: str, *, headers: Mapping[str, str] = NO_HEADERS, has_key: bool = False
+) -> BackendError:
+    """An answer with an error status. `headers`: its own, in lower case."""
     message, error = error_of(body) or ("", {})
     known = _overflow(url, message, error, status) or _roles(url, message, status)
     if known:
         return known
     if status == 400 and _ONLY_TLS.search(body):
         return failure(Trouble.BAD_ADDRESS, Fault.ONLY_TLS, status=status, url=url)
+    if wants_password(status, headers):
+        return failure(Trouble.UNAUTHORIZED, Fault.BASIC_AUTH, status=status, url=url)
     if status == 401:
         wrong = Fault.WRONG_KEY if has_key else Fault.NO_KEY
         return failure(Trouble.UNAUTHORIZED, wrong, status=status, url=url)
     trouble, fault = _kind(status, message, str(error.get("code")))
-    seconds = seconds_of(retry_after, datetime.now(UTC)) if fault in BUSY else None
+    seconds = seconds_of(headers.get("retry-after", ""), datetime.now(UTC)) if fault in BUSY else None
     return failure(trouble, fault, status=status, url=url, said=quoted(message), seconds=seconds)
 
 

@@ -99,7 +99,7 @@ def _is_mlxlm(responses: Responses) -> bool:
 def _is_openai(responses: Responses) -> bool:
     """By a list of models: the least that a server with OpenAI's API has."""
     listing = said(responses, MODELS_PATH)
-    return isinstance(listing.value, list) or "data" in listing.fields
+    return isinstance(listing.value, list) or bool(listing.fields.keys() & {"data", "models"})
 
 
 _BY_SHAPE: Mapping[str, Callable[[Responses], bool]] = {

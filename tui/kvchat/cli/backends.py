@@ -1,8 +1,9 @@
 """`kvchat backends`: the model servers of this machine, those of the settings and those that conversations use, as
 text or as JSON.
 
-Nothing is asked with a key; a server elsewhere is listed and left alone, unless it is one of the user's
-network that conversations go to already. A password in an address is not printed.
+A server of the settings that wants a key is asked with the one that is named for it, no other one is. A server
+elsewhere is listed and left alone, unless it is one of the user's network that conversations go to already. A password
+in an address is not printed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.discovery import FoundServer, discover, is_asked
 from kvchat.backends.http.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
+from kvchat.chat.server.connection import server_options
 from kvchat.cli.plain_output import Printer, TableColumn, print_table
 from kvchat.cli.session import Session
-from kvchat.config import ServerSettings, Settings
+from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.report import without_user
 from kvchat.sanitize import one_line
 from kvchat.store import Store
+from kvchat.text.faults import Fault
 from kvchat.text.format import UNKNOWN, count
-from kvchat.text.servers import ENGINE
+from kvchat.text.servers import ENGINE, FAILS
 
 COLUMNS = (
     TableColumn("server"),
@@ -44,11 +47,11 @@ COLUMNS = (
 )
 NO_ANSWER, NOT_ASKED = "no answer", "not asked"
 STARTS, NO_FILE = "on demand", "file is gone"
+NEEDS_KEY, NEEDS_PASSWORD, WRONG_KEY = "needs a key", "needs a password", "refuses the key"
+ANSWERS = ("ready", "loading", NEEDS_KEY, NEEDS_PASSWORD, WRONG_KEY)
 ELSEWHERE_S = 3.0
-"""How long a server of the user's network has to say what it is."""
-FAILED = {Trouble.UNAUTHORIZED: "needs a key", Trouble.LOADING: "loading"}
-"""The state of a server that did not say what it is, by its trouble; with any other trouble it did not answer."""
-STATES = {"answers": "not a model server"}
+"""How long a server has to say what it is that is asked with its settings."""
+STATES = {"answers": "not a model server", "fails": FAILS}
 MAIN = "[server]"
 """How the server of the settings is called that is no profile."""
 WHAT_TO_DO = (
@@ -77,6 +80,8 @@ class Row(Struct, frozen=True):
     state: str
     profile: str = ""
     used: UsedServer | None = None
+    sentence: str = ""
+    """What went wrong, and what to do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,14 +117,18 @@ async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[
     known = _known(settings)
     by_place = _by_place(used, known)
     addresses = list(dict.fromkeys([*known.values(), *(server.name for server in by_place.values())]))
-    found, elsewhere = await asyncio.gather(discover(also=addresses), _asked_elsewhere(settings, known, by_place))
-    rows = [
-        replace(row, used=by_place.get(_same(row.found.base_url))) for row in _rows(found, known, by_place, elsewhere)
-    ]
+    named = {_same(url): name for name, url in known.items()}
+    elsewhere = [place for place, server in by_place.items() if server.is_agreed and not is_asked(server.name)]
+    found, asked = await asyncio.gather(
+        discover(also=addresses), _asked([(by_place[place].name, place) for place in elsewhere], settings, named)
+    )
+    locked = [server.base_url for server in found if server.phase == "needs a key" and _same(server.base_url) in named]
+    asked |= await _asked([(url, _same(url)) for url in locked], settings, named)
+    rows = [replace(row, used=by_place.get(_same(row.found.base_url))) for row in _rows(found, known, by_place, asked)]
     rows += [_engine_row(server) for server in used if not _address(server, known)]
-    answered = any(row.state in ("ready", "loading", "needs a key") for row in rows)
+    answered = any(row.state in ANSWERS or (row.state == FAILS and (row.profile or row.found.kind)) for row in rows)
     if args.json:
-        print(json.dumps({"servers": [_told(row) for row in rows], "asked": _asked()}, indent=1))
+        print(json.dumps({"servers": [_told(row) for row in rows], "asked": _asked_ports()}, indent=1))
         return 0 if answered else 1
     printer = Printer(sys.stdout)
     if rows:
@@ -131,7 +140,9 @@ async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[
         printer.line("asked: " + ", ".join(f"{' / '.join(titles)} {port}" for port, titles in _kinds_by_port().items()))
         printer.line(WHAT_TO_DO)
     for row in rows:
-        if row.state == "needs a key":
+        if row.sentence:
+            printer.line(row.sentence)
+        elif row.state == NEEDS_KEY:
             printer.line(f"{row.found.base_url} wants a key: name the variable that holds it with --api-key-env.")
     return 0 if answered else 1
 
@@ -162,32 +173,40 @@ def _by_place(used: Sequence[UsedServer], known: Mapping[str, str]) -> dict[str,
     return found
 
 
-async def _asked_elsewhere(
-    settings: Settings, known: Mapping[str, str], used: Mapping[str, UsedServer]
-) -> dict[str, Row]:
-    """What the servers of the user's network say that conversations go to, by their addresses in one spelling."""
-    servers = {_same(url): settings.profiles.get(name, settings.server) for name, url in known.items()}
-    places = [place for place, server in used.items() if server.is_agreed and not is_asked(server.name)]
-    rows = await asyncio.gather(*(_visited(used[place].name, servers.get(place, ServerSettings())) for place in places))
-    return {place: row for place, row in zip(places, rows, strict=True) if row is not None}
+async def _asked(places: Sequence[tuple[str, str]], settings: Settings, named: Mapping[str, str]) -> dict[str, Row]:
+    """What servers say that are asked with what the settings have for them. `places`: the address of each, and that in
+    one spelling, by which the result and `named`, the names of the settings, have it."""
+    rows = await asyncio.gather(*(_visited(address, settings, named.get(place, "")) for address, place in places))
+    return {place: row for (_, place), row in zip(places, rows, strict=True) if row is not None}
 
 
-async def _visited(address: str, server: ServerSettings) -> Row | None:
-    """What a server of the network says of itself; None where its address leads to the internet. One whose settings
-    cannot be used is not asked."""
+async def _visited(address: str, settings: Settings, name: str) -> Row | None:
+    """What a server of this machine or the user's network says of itself; None where its address leads to the
+    internet. One whose settings cannot be used is not asked."""
     shown = FoundServer(without_user(address))
-    if server.wrong:
+    own = settings.server if name == MAIN else settings.profiles.get(name, ServerSettings())
+    if own.wrong:
         return Row(shown, NOT_ASKED)
     try:
+        key = await asyncio.to_thread(api_key, own, name="server" if name == MAIN else f"profiles.{name}")
         async with asyncio.timeout(ELSEWHERE_S):
             if (await locate(parse_base_url(address))).host_class is HostClass.CLOUD:
                 return None
-            backend = await connect(address, ca_file=server.ca_file or None, proxy=server.proxy or None)
+            backend = await connect(
+                address,
+                api_key=key,
+                ca_file=own.ca_file or None,
+                proxy=own.proxy or None,
+                allow_plain_http_key=own.allow_plain_http_key,
+                options=server_options(own),
+            )
             await backend.aclose()
     except TimeoutError:
         return Row(shown, NO_ANSWER)
+    except ConfigError as error:
+        return Row(shown, NEEDS_KEY, sentence=str(error))
     except BackendError as error:
-        return Row(shown, FAILED.get(error.trouble, NO_ANSWER))
+        return Row(shown, _state(error), sentence=error.sentence if error.status else "")
     info = backend.info
     return Row(
         FoundServer(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots),
@@ -195,8 +214,22 @@ async def _visited(address: str, server: ServerSettings) -> Row | None:
     )
 
 
+def _state(error: BackendError) -> str:
+    """The state of a server that did not say what it is."""
+    match error.fault:
+        case Fault.BASIC_AUTH:
+            return NEEDS_PASSWORD
+        case Fault.WRONG_KEY:
+            return WRONG_KEY
+    if error.trouble is Trouble.UNAUTHORIZED:
+        return NEEDS_KEY
+    if error.trouble is Trouble.LOADING:
+        return "loading"
+    return NO_ANSWER if error.status is None or error.is_behind_proxy else FAILS
+
+
 def _rows(
-    found: list[FoundServer], known: Mapping[str, str], used: Mapping[str, UsedServer], elsewhere: Mapping[str, Row]
+    found: list[FoundServer], known: Mapping[str, str], used: Mapping[str, UsedServer], asked: Mapping[str, Row]
 ) -> Iterator[Row]:
     """The servers that were found, then others that the settings name, then others that conversations use."""
     names: dict[str, list[str]] = {}
@@ -205,11 +238,11 @@ def _rows(
     for place in used:
         names.setdefault(place, [])
     for server in found:
-        state = STATES.get(server.phase, server.phase)
-        yield Row(server, state, ", ".join(names.pop(_same(server.base_url), ())))
+        row = asked.get(_same(server.base_url)) or Row(server, STATES.get(server.phase, server.phase))
+        yield replace(row, profile=", ".join(names.pop(_same(server.base_url), ())))
     for place, profiles in names.items():
         text = known[profiles[0]] if profiles else used[place].name
-        row = elsewhere.get(place) or Row(FoundServer(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
+        row = asked.get(place) or Row(FoundServer(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
         yield replace(row, profile=", ".join(profiles))
 
 
@@ -280,5 +313,5 @@ def _kinds_by_port() -> dict[int, list[str]]:
     return {port: [kind.title for kind in kinds.KINDS.values() if port in kind.ports] for port in kinds.ports()}
 
 
-def _asked() -> list[dict[str, object]]:
+def _asked_ports() -> list[dict[str, object]]:
     return [{"port": port, "kinds": titles} for port, titles in _kinds_by_port().items()]

@@ -88,6 +88,10 @@ class Fault(StrEnum):
     )
     NO_KEY = "The {server} wants an API key (401). Give it {key}.{keys}"
     WRONG_KEY = "The {server} refused the API key (401). Give the right one {key}.{keys}"
+    BASIC_AUTH = (
+        "The {server} wants a user name and a password (401, Basic auth). Set server.headers.Authorization to "
+        '"Basic " and the base64 of NAME:PASSWORD in the settings.'
+    )
     NO_ACCESS = f"The {{server}} refuses access{_STATUS} Check what the API key may use, or give another {{key}}."
     NO_CREDIT = (
         f"The {{server}} has no credit left for this account{_STATUS} Add credit there, or choose another server "

@@ -63,10 +63,17 @@ class Reaching(StrEnum):
     OFF = "{server} is off, looking for another server …"
 
 
-def unusable_words(title: str, url: str, *, locked: bool) -> str:
-    """Of a server that was found and cannot be talked to; `locked`: it wants a key."""
-    why = "needs a key (api_key_env in the settings)" if locked else "does not say what it is"
-    return f"{title or 'a server'} at {url} {why}"
+FAILS = "answers with an error"
+_UNUSABLE = {
+    "needs a key": "needs a key (api_key_env in the settings)",
+    "needs a password": "needs a user name and a password (Basic auth)",
+    "fails": FAILS,
+}
+
+
+def unusable_words(title: str, url: str, phase: str) -> str:
+    """Of a server that was found and cannot be talked to. `phase`: as it was found."""
+    return f"{title or 'a server'} at {url} {_UNUSABLE.get(phase, 'does not say what it is')}"
 
 
 _HOSTS = {

@@ -38,8 +38,9 @@ if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after 
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
 
-UNUSABLE = frozenset({"needs a key", "answers"})
-"""What is found and cannot be talked to: a server that is locked, and something that does not say what it is."""
+UNUSABLE = frozenset({"needs a key", "needs a password", "fails", "answers"})
+"""What is found and cannot be talked to: a server that is locked or answers with errors, and something that does not
+say what it is."""
 AGAIN_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between two looks at a server that was lost; the last one is repeated."""
 
@@ -336,9 +337,7 @@ class Connector:
         self._say(Connection("connecting", Reaching.LOOKING))
         found = await found_here()
         self._unusable = "; ".join(
-            unusable_words(server.title, server.base_url, locked=server.phase == "needs a key")
-            for server in found
-            if server.phase in UNUSABLE
+            unusable_words(server.title, server.base_url, server.phase) for server in found if server.phase in UNUSABLE
         )
         usable = [server for server in found if server.phase not in UNUSABLE]
         for server in best_first(usable):

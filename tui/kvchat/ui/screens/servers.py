@@ -28,7 +28,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.server.choice import ModelChoice, ServerChoice, hub_name, written_path
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
-from kvchat.text.servers import model_name
+from kvchat.text.servers import FAILS, model_name
 from kvchat.ui.bindings import binding
 from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.modal import ListModal
@@ -41,6 +41,8 @@ PHASES = {
     "idle": "not connected",
     "loading": "loading its model",
     "needs a key": "needs a key",
+    "needs a password": "needs a user name and a password",
+    "fails": FAILS,
     "answers": "does not say what it is",
     "lost": "does not answer",
     "failed": "does not answer",
