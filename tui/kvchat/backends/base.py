@@ -212,6 +212,7 @@ class HttpBackend:
         """What it said of itself when it was last described, by path."""
         self._refused_fields: set[str] = set()
         """Fields that this server has refused by name: they are not sent again."""
+        self._on_refused: Callable[[str], None] = lambda _: None
 
     @property
     def info(self) -> ServerInfo:
@@ -221,6 +222,11 @@ class HttpBackend:
     def url(self) -> str:
         """The server as errors name it."""
         return self._endpoint.shown
+
+    def leave_out(self, fields: Iterable[str], on_refused: Callable[[str], None]) -> None:
+        """Do not send these fields, which this server refused in an earlier run; `on_refused` hears of further ones."""
+        self._refused_fields.update(fields)
+        self._on_refused = on_refused
 
     @property
     def goal(self) -> tuple[BaseUrl, ResolvedServer]:
@@ -412,6 +418,7 @@ class HttpBackend:
             except errors.UnknownFieldError as error:
                 log.info("the server refuses the field %s: it is not sent again", error.field)
                 self._refused_fields.add(error.field)
+                self._on_refused(error.field)
                 before, body = body, self._sendable(turn)
                 if body == before:
                     raise

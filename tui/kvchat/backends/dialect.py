@@ -44,6 +44,8 @@ class ServerOptions(Struct, frozen=True):
 
     kind: str = ""
     """The name of a kind; empty: by its answers."""
+    usual_kind: str = ""
+    """The name of the kind that it was before, for when its answers do not tell; empty: not known."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every request to this server, to no other one."""
     connect_seconds: float | None = None

@@ -16,7 +16,7 @@ from kvchat.backends.http.endpoint import Endpoint, Resolver, lookup, open_endpo
 from kvchat.backends.http.payload import Response
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import CLOUD, KINDS, OPENAI, ServerKind
-from kvchat.backends.recognition import ORDER, has, is_of
+from kvchat.backends.recognition import ORDER, has, is_of, lists_nothing
 from kvchat.text.faults import BUILT_IN
 
 
@@ -65,7 +65,7 @@ async def connect(
     for delay in loading_delays():
         try:
             found: dict[str, Response] = {}
-            kind = KINDS.get(options.kind) or await _recognised(endpoint, found)
+            kind = KINDS.get(options.kind) or await _recognised(endpoint, found, KINDS.get(options.usual_kind))
             backend = backend_of(kind)(endpoint, embedded=embedded, clock=clock, options=options, images=images)
             backend.heard = found
             await backend.identify()
@@ -78,9 +78,10 @@ async def connect(
     raise AssertionError("unreachable")
 
 
-async def _recognised(endpoint: Endpoint, found: dict[str, Response]) -> ServerKind:
+async def _recognised(endpoint: Endpoint, found: dict[str, Response], usual: ServerKind | None) -> ServerKind:
     """The kind of the server: each is asked for in turn, so that a common one costs few questions. What it answered is
-    put into `found`. Raises BackendError when nothing answers or it is still loading."""
+    put into `found`. `usual`: what it was before; it still is where it is known by its models and has none now. Raises
+    BackendError when nothing answers or it is still loading."""
     probe = HttpBackend(endpoint)
     is_cloud = endpoint.place.host_class is HostClass.CLOUD
     for kind in ORDER:
@@ -90,7 +91,7 @@ async def _recognised(endpoint: Endpoint, found: dict[str, Response]) -> ServerK
             if path not in found and not (kind.not_where and has(kind.not_where, found)):
                 found[path] = await _asked(probe, path)
         if is_of(kind, found):
-            return kind
+            return usual if usual and usual.owner and kind.name == OPENAI and lists_nothing(found) else kind
     return KINDS[CLOUD if is_cloud else OPENAI]
 
 

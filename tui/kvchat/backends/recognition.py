@@ -102,6 +102,13 @@ def _is_openai(responses: Responses) -> bool:
     return isinstance(listing.value, list) or bool(listing.fields.keys() & {"data", "models"})
 
 
+def lists_nothing(responses: Responses) -> bool:
+    """Whether a list of models is there, and empty."""
+    listing = said(responses, MODELS_PATH)
+    entries = (listing.fields.get("data") or listing.fields.get("models")) if listing.fields else listing.value
+    return _is_openai(responses) and not entries
+
+
 _BY_SHAPE: Mapping[str, Callable[[Responses], bool]] = {
     LLAMACPP: _is_llamacpp,
     "ollama": _is_ollama,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after 
     from kvchat.backends.engine.models import ModelFile
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
+    from kvchat.chat.server.known_servers import KnownServers
 
 UNUSABLE = frozenset({"needs a key", "needs a password", "fails", "answers"})
 """What is found and cannot be talked to: a server that is locked or answers with errors, and something that does not
@@ -84,11 +85,13 @@ class Connector:
         images: Callable[[str], bytes | None] = lambda _: None,
         names_model: Callable[[], bool] = lambda: False,
         wait_seconds: Callable[[], float | None] = lambda: None,
+        known: KnownServers | None = None,
     ) -> None:
         """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
         profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
         which ends it elsewhere. `images`: gives the images that messages name. `names_model`: whether the settings, or
-        a conversation, name a model for it. `wait_seconds`: how long a server that loads its model is waited for."""
+        a conversation, name a model for it. `wait_seconds`: how long a server that loads its model is waited for.
+        `known`: what is kept of servers over restarts."""
         self._settings = settings
         self.server = server or settings.server
         self.profile = next(
@@ -102,6 +105,7 @@ class Connector:
         self._images = images
         self._names_model = names_model
         self._wait_seconds = wait_seconds
+        self._known = known
         self._leaving: asyncio.Task[None] | None = None
         self.home = ""
         """The address of the server that was found: it stays the one that is talked to until it is left."""
@@ -359,19 +363,28 @@ class Connector:
         )
 
     async def _reached(self, base_url: str, on_loading: Callable[[float], None] | None = None) -> Backend:
+        from kvchat.backends.base import HttpBackend
+        from kvchat.backends.http.endpoint import parse_base_url
         from kvchat.backends.identify import connect
 
         server = self.server if self.base_url else ServerSettings()
-        return await connect(
+        options = replace(server_options(server), names_model=self._names_model(), wait_seconds=self._wait_seconds())
+        if (known := self._known) is not None:
+            options = replace(options, usual_kind=known.at(str(parse_base_url(base_url))).kind)
+        backend = await connect(
             base_url,
             api_key=await asyncio.to_thread(self._api_key, server),
             ca_file=server.ca_file or None,
             proxy=server.proxy or None,
             allow_plain_http_key=server.allow_plain_http_key,
-            options=replace(server_options(server), names_model=self._names_model(), wait_seconds=self._wait_seconds()),
+            options=options,
             on_loading=on_loading,
             images=self._images,
         )
+        if known is not None and isinstance(backend, HttpBackend):
+            info = backend.info
+            backend.leave_out(known.recognised(info).refused, lambda field: known.refuses(info, field))
+        return backend
 
     async def _started(self, file: Path) -> Backend:
         from kvchat.backends.engine.gguf import GgufError, read_header

@@ -18,6 +18,7 @@ from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Connector
+from kvchat.chat.server.known_servers import KnownServers
 from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
 from kvchat.paths import PathError
@@ -106,6 +107,7 @@ class Links:
         """`names_model`: whether a model is named for a link, or has answered there. `snapshots`, `seats`: the folders
         of saved states and of what kvchats on one store share; None: nowhere."""
         self._ground = ground
+        self._known = KnownServers(ground)
         self._changed = changed
         self._names_model = names_model
         self.wait_seconds: float | None = None
@@ -202,6 +204,7 @@ class Links:
             images=self._image,
             names_model=lambda: self._names_model(links[0]),
             wait_seconds=lambda: self.wait_seconds,
+            known=self._known,
         )
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes, self._seats))
