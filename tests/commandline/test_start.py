@@ -116,12 +116,33 @@ async def test_a_file_named_like_a_module_of_python_is_not_taken_for_it(
 async def test_a_user_without_a_home_is_told_what_to_set(environment: dict[str, str], tmp_path: Path) -> None:
     nobody = "import pwd\ndef getpwuid(_): raise KeyError\npwd.getpwuid = getpwuid\n"
     python_path = startup(tmp_path / "site", nobody)
-    bare = "unset HOME KVCHAT_CONFIG;"
+    bare = "unset HOME KVCHAT_CONFIG KVCHAT_DATA_DIR;"
     status, _, err = await shell(environment, f"{bare} {PROGRAM} list", PYTHONPATH=python_path)
     assert status == 1 and err.count("\n") == 1 and "Set HOME" in err
     async with ToyServer() as server:
         line = f"unset HOME; {PROGRAM} --base-url {server.url} ask hi"
         assert (await shell(environment, line, PYTHONPATH=python_path))[::2] == (0, "")
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    ["--incognito", "--data-dir {data}", "--data-dir {data} --incognito", "KVCHAT_DATA_DIR={data}"],
+)
+async def test_a_user_without_a_home_needs_none_with_a_data_folder_or_incognito(
+    environment: dict[str, str], tmp_path: Path, chosen: str
+) -> None:
+    nobody = "import pwd\ndef getpwuid(_): raise KeyError\npwd.getpwuid = getpwuid\n"
+    python_path = startup(tmp_path / "site", nobody)
+    chosen = chosen.format(data=tmp_path / "own")
+    variable, option = (chosen, "") if chosen.startswith("KVCHAT") else ("", chosen)
+    async with ToyServer() as server:
+        line = (
+            f"unset HOME KVCHAT_CONFIG KVCHAT_DATA_DIR; {variable} {PROGRAM} {option} --base-url {server.url} ask hi; "
+            f"{variable} {PROGRAM} {option} config show"
+        )
+        status, out, err = await shell(environment, line, PYTHONPATH=python_path)
+    assert (status, err) == (0, "") and out
+    assert (tmp_path / "own" / "kvchat.db").exists() == ("--incognito" not in chosen)
 
 
 @pytest.mark.parametrize("zone", ["Nonsense/Zone", ":/etc/passwd", "ABC99999999", "<>+1"])

@@ -124,13 +124,20 @@ def give_temp(data: Path) -> None:
         tempfile.tempdir = None
 
 
-def give_home(folder: Path) -> None:
-    """Let `folder` stand for the home folder of a user who has none (no HOME, no entry in the list of users), as in a
-    container."""
+def give_home(data_dir: str | None = None, *, incognito: bool = False) -> None:
+    """Let the data folder that was chosen stand for the home folder of a user who has none (no HOME, no entry in the
+    list of users), as in a container; for an incognito run a private folder that ends with it. Raises PathError."""
     try:
         Path.home()
     except RuntimeError:
-        os.environ["HOME"] = str(folder)
+        if data := (data_dir or os.environ.get(DATA_VARIABLE, "")).strip():
+            os.environ["HOME"] = str(_given(data))
+        elif incognito:
+            import atexit
+            import shutil
+
+            os.environ["HOME"] = tempfile.mkdtemp(prefix="kvchat-")
+            atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
 
 def last_resorts() -> Iterator[Path]:
@@ -308,7 +315,7 @@ def _platform(kind: str) -> Path:
     try:
         Path.home()
     except RuntimeError:
-        raise PathError(f"This user has no home folder. Set HOME, or {DATA_VARIABLE} and {CONFIG_VARIABLE}.") from None
+        raise PathError(f"This user has no home folder. Set HOME, or {DATA_VARIABLE} (--data-dir).") from None
     places = platformdirs.PlatformDirs("kvchat", appauthor=False)
     match kind:
         case "data":

@@ -240,8 +240,8 @@ def tag(text: str) -> str:
 def begun(args: argparse.Namespace) -> Session:
     """The session of a parsed command line. Raises CommandError."""
     try:
+        paths.give_home(args.data_dir, incognito=args.incognito)
         places = paths.find(args.data_dir, args.config)
-        paths.give_home(places.data)
         paths.give_temp(places.data)
         if args.log:
             from kvchat import logs
