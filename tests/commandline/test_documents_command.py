@@ -129,6 +129,30 @@ def test_a_folder_is_indexed_at_once_and_what_was_skipped_is_said(call: Call, ha
     assert call("search", "brass", "key").out.startswith("hand-book/guide/setup.md:")
 
 
+def test_several_paths_are_indexed_in_one_go(call: Call, handbook: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("The barometer fell at noon.\n")
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "reef.md").write_text("# Reef\n\nKeep the buoy to port.\n")
+    told = call("add", handbook, tmp_path / "log.txt", tmp_path / "charts", tmp_path / "charts")
+    assert told.status == 0 and call.names() == ["charts", "hand-book", "log"]
+    assert [line for line in told.out.splitlines() if not line.startswith(" ")] == [
+        f"hand-book: {handbook}",
+        f"log: {tmp_path / 'log.txt'}",
+        f"charts: {tmp_path / 'charts'}",
+    ]
+    assert call.found("barometer") == ["log/log.txt"] and call.found("buoy") == ["charts/reef.md"]
+    again = call("add", handbook, tmp_path / "charts", "--json").json
+    assert [(one["name"], one["unchanged"]) for one in again] == [("hand-book", 3), ("charts", 1)]
+
+
+def test_of_several_paths_one_that_fails_takes_nothing_from_the_others(call: Call, handbook: Path) -> None:
+    told = call("add", handbook / "guide", handbook / "gone", handbook / "lamp.py")
+    assert told.status == 1 and "gone" in told.err
+    assert call.found("wick") == ["lamp/lamp.py"] and call.found("brass") == ["guide/setup.md"]
+    told = call("add", handbook, handbook / "guide", "--name", "both")
+    assert told.status == 2 and "--name is for one PATH" in told.err and "both" not in call.names()
+
+
 def test_json_has_every_field(call: Call, handbook: Path) -> None:
     added = call("add", handbook, "--name", "hb", "--json").json
     assert set(added) == COLLECTION | REPORT

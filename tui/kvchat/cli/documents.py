@@ -197,9 +197,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON")
         return parser
 
-    add = command("add", "index a folder or a file; one that is indexed already: what has changed in it")
-    add.add_argument("path", metavar="PATH")
-    add.add_argument("--name", metavar="NAME", help="what it is called after an @; without it the folder's own name")
+    add = command("add", "index folders or files; one that is indexed already: what has changed in it")
+    add.add_argument("paths", metavar="PATH", nargs="+")
+    add.add_argument("--name", metavar="NAME", help="what one is called after an @; without it the folder's own name")
     command("list", "list the collections")
     status = command("status", "show what is indexed, what was skipped and whether files have changed")
     status.add_argument("name", metavar="NAME", nargs="?", help="one collection; without it all")
@@ -248,18 +248,38 @@ def run(session: Session) -> int:
 
 
 def _add(desk: Desk) -> int:
-    args, library = desk.args, desk.library
+    paths, name = desk.args.paths, whole_characters(desk.args.name or "")
+    if name and len(paths) > 1:
+        raise UsageError("--name is for one PATH; leave it out to have each called as its folder.")
+    chosen, refused = dict[str, Collection](), list[str]()
+    for path in paths:
+        try:
+            collection = _noted(desk.library, path, name)
+            chosen[collection.name] = collection
+        except DocumentError as error:
+            refused.append(str(error))
+    if not chosen:
+        raise DocumentError(" ".join(refused))
+    done = _all_gone_through(desk, chosen.values(), anew=False)
+    # One path gives an object, as when no more could be given.
+    found = [one.json for one in done]
+    desk.give(found if len(paths) > 1 else found[0], [_indented(line) for one in done for line in one.lines])
+    print_notices(refused)
+    left = " ".join(shell_word(one.root) for one in list(chosen.values())[len(done) - 1 :])
+    return _status_of(done, f"; to go on: kvchat documents add {left}") or int(bool(refused))
+
+
+def _noted(library: Library, path: str, name: str) -> Collection:
+    """The collection of a path, made if there is none. Raises DocumentError."""
     before = {one.name: one for one in library.collections()}
-    collection = library.add(args.path, whole_characters(args.name or ""))
+    collection = library.add(path, name)
     if collection.name in before:
         print_notices([f"{collection.root} is the collection {collection.name} already: it is gone through again."])
     else:
         for other in before.values():
             if sentence := _overlap(collection, other):
                 print_notices([sentence])
-    done = _gone_through(desk, collection, anew=False)
-    desk.give(done.json, map(_indented, done.lines))
-    return _status_of([done], f"; to go on: kvchat documents add {shell_word(collection.root)}")
+    return collection
 
 
 def _overlap(new: Collection, other: Collection) -> str:
@@ -284,12 +304,7 @@ def _rebuild(desk: Desk) -> int:
     library = desk.library
     name = desk.args.name
     chosen = library.collections() if name is None else [library.get(whole_characters(name))]
-    done: list[_GoneThrough] = []
-    for collection in chosen:
-        done.append(_gone_through(desk, collection, anew=True))
-        if done[-1].stopped:
-            break
-
+    done = _all_gone_through(desk, chosen, anew=True)
     desk.give([one.json for one in done], [_indented(line) for one in done for line in one.lines] if done else [NONE])
     return _status_of(done)
 
@@ -317,6 +332,16 @@ class _GoneThrough(Struct, frozen=True):
         found = to_builtins(self.report)
         del found["collection"], found["is_elsewhere"]
         return {**asdict(self.collection), "files": self.files, **found, "stopped": self.stopped}
+
+
+def _all_gone_through(desk: Desk, collections: Iterable[Collection], *, anew: bool) -> list[_GoneThrough]:
+    """Index what is new in each, until the user stops it; with `anew`, read all of it again. Raises DocumentError."""
+    done = list[_GoneThrough]()
+    for collection in collections:
+        done.append(_gone_through(desk, collection, anew=anew))
+        if done[-1].stopped:
+            break
+    return done
 
 
 def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThrough:
