@@ -104,6 +104,20 @@ def test_what_has_a_tag_is_exported_with_it(ids, said) -> None:
     )
 
 
+def test_all_are_exported_to_a_folder_a_file_each(ids, said, tmp_path) -> None:
+    for name in ("chats", "pages/", "new/again/"):
+        if name == "chats":
+            (tmp_path / name).mkdir()
+        status, out, err = said("export", "--all", "-f", "md", "-o", f"{tmp_path}/{name}")
+        assert (status, out.rstrip(), err) == (0, str(tmp_path / name), "")
+        files = sorted((tmp_path / name).iterdir())
+        assert [file.name.partition("-")[0] for file in files] == ["bees", "fog", "lamp"]
+        assert all(f"a wick of {title}" in file.read_text() for title, file in zip(sorted(ids), files, strict=True))
+    (tmp_path / "plain").touch()
+    status, out, err = said("export", "--all", "-o", f"{tmp_path}/plain/sub/")
+    assert (status, out) == (1, "") and "could not be written" in err and "Traceback" not in err
+
+
 def test_a_conversation_is_renamed_deleted_and_restored(ids, said) -> None:
     assert said("rename", ids["Lamp"][:6], "The", " great  lamp ") == (0, "The great lamp\n", "")
     id = ids["Lamp"][:8]

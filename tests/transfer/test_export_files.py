@@ -82,6 +82,25 @@ def test_a_folder_gets_suggested_names_that_do_not_collide(tmp_path: Path) -> No
         export(folder, "md", [])
 
 
+@pytest.mark.parametrize("format", list(FORMATS))
+def test_a_folder_gets_a_file_for_each_conversation(tmp_path: Path, format: str) -> None:
+    def titled(title: str, text: str) -> Source:
+        one = chat(text, "Hi")
+        return replace(one, conversation=replace(one.conversation, title=title))
+
+    three = [titled("Fog", "Is there fog?"), titled("Lamp", "Who lit it?"), titled("Fog", "Fog again?")]
+    names = [f"fog{DAY}.{format}", f"fog{DAY}-2.{format}", f"lamp{DAY}.{format}"]
+    assert export(tmp_path, format, three) == tmp_path
+    assert left_in(tmp_path) == sorted(names)
+    asked = [("Is there fog?", names[0]), ("Fog again?", names[1]), ("Who lit it?", names[2])]
+    for text, name in asked:
+        assert [other for other, _ in asked if other in (tmp_path / name).read_text()] == [text]
+    export(tmp_path, format, three, overwrite=True)
+    assert left_in(tmp_path) == sorted(names), "two of one name do not replace each other"
+    export(tmp_path, format, three)
+    assert len(left_in(tmp_path)) == 6
+
+
 def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "kept.md"
     path.write_text("mine")

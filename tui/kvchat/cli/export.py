@@ -35,7 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(FORMATS)} (default: by the suffix of PATH, else md); json can be imported again as it was, "
         "jsonl without times, md and html cannot",
     )
-    parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; -, or without it: standard output")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="the file, or a folder that gets a file for each conversation (FOLDER/ is made if it is not there); -, or "
+        "without it: standard output",
+    )
     parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
@@ -45,6 +51,7 @@ def run(session: Session) -> int:
     args = session.args
 
     from kvchat.transfer import format_by_suffix
+    from kvchat.transfer.write import make_folder
 
     async def export(service: ChatService) -> int:
         if bool(args.id) + bool(args.all) + bool(args.tag) != 1:
@@ -53,11 +60,14 @@ def run(session: Session) -> int:
         ids = [every.find(args.id).id] if args.id else [c.id for c in having(every.all(), args.tag) if c.turns]
         if args.tag and not ids:
             raise CommandError(none_with(args.tag))
-        format, branches = args.format or format_by_suffix(args.output or Path()), args.all_branches
-        if args.output is None or str(args.output) == "-":
+        output = Path(args.output or "-")
+        format, branches = args.format or format_by_suffix(output), args.all_branches
+        if args.output in (None, "-"):
             sys.stdout.writelines(service.exports.text(ids, format, all_branches=branches))
         else:
-            print(await service.exports.write(ids, format, args.output, all_branches=branches, overwrite=args.force))
+            if args.output.endswith("/"):
+                make_folder(output)
+            print(await service.exports.write(ids, format, output, all_branches=branches, overwrite=args.force))
         return 0
 
     session.print_problems()

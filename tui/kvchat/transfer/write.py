@@ -67,19 +67,34 @@ def export(
     all_branches: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """Write `sources` as `format` to the file `destination`, or into the folder `destination`; the path written.
+    """Write `sources` as `format` to the file `destination`, or each to a file of its own in the folder `destination`;
+    the path of the file, or of the folder where several were written.
 
-    In a folder the name is the suggested one of the first conversation; if that is taken and `overwrite` is false,
-    a number is added. Raises FileExists or TransferError; then nothing was written.
+    In a folder the names are the suggested ones; where one is taken and `overwrite` is false, and for the second of
+    the same name in one export, a number is added. Raises FileExists or TransferError; then no more than whole files
+    was written.
     """
     destination = expanded(destination)
     if not _is_folder(destination):
         return _write([destination], pieces(format, sources, all_branches=all_branches), overwrite)
     if not len(sources):
         raise TransferError("There is no conversation to export.")
-    name = destination / suggested_name(next(iter(sources)).conversation, format)
-    names = [name, *(name.with_stem(f"{name.stem}-{number}") for number in range(2, 1000))]
-    return _write(names[:1] if overwrite else names, pieces(format, sources, all_branches=all_branches), overwrite)
+    written = dict[Path, None]()
+    for source in sources:
+        name = destination / suggested_name(source.conversation, format)
+        names = [name, *(name.with_stem(f"{name.stem}-{number}") for number in range(2, 1000))]
+        free = [one for one in names if one not in written]
+        text = pieces(format, [source], all_branches=all_branches)
+        written[_write(free[:1] if overwrite else free, text, overwrite)] = None
+    return destination if len(written) > 1 else next(iter(written))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for an export, private to the user, if it is not there. Raises TransferError."""
+    try:
+        expanded(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed(path, error) from error
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> Path:
