@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -207,6 +208,42 @@ def test_a_split_model_comes_whole_into_the_cache_that_is_named(tmp_path: Path) 
     assert [part.name for part in sorted(first.parent.iterdir())] == [name.partition("/")[2] for name in parts]
 
 
+GOOD = chat_model()
+OTHERS = {
+    "a projector": {"general.architecture": "clip", "general.type": "mmproj"},
+    "an adapter": {**GOOD, "general.type": "adapter"},
+    "an embedder": {**GOOD, "general.architecture": "bert", "bert.context_length": 512},
+    "a draft head": {**GOOD, "general.architecture": "eagle3", "eagle3.context_length": 512},
+    "another draft head": {**GOOD, "general.architecture": "gemma4-assistant", "gemma4-assistant.context_length": 512},
+    "a vocabulary": {"general.architecture": "llama", "tokenizer.ggml.model": "llama"},
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_its_header_says_is_no_model_to_chat_with_is_passed_over(tmp_path: Path, kind: str) -> None:
+    """Nothing in its name tells."""
+    other = header(OTHERS[kind], tensors=0 if kind == "a vocabulary" else 1) + bytes(900_000)
+    files = {"a-Q4_K_M.gguf": other, "b-Q8_0.gguf": header(GOOD) + bytes(900_000)}
+    with running_hub(Hub({REPO: files, "org/only": {"a-Q4_K_M.gguf": other}})) as there:
+        status, out, err = pulled(tmp_path, there, REPO)
+        assert (status, Path(out.strip()).name) == (0, "b-Q8_0.gguf"), err
+        status, out, err = pulled(tmp_path, there, "org/only:Q4_K_M")
+        assert (status, out) == (1, "")
+        assert re.fullmatch(r"kvchat: org/only has no model to chat with: a-Q4_K_M.gguf is (?:an?|the) .*\.\n", err)
+        assert pulled(tmp_path, there, "org/only/a-Q4_K_M.gguf")[0] == 0, "who names the file wants it"
+
+
+@pytest.mark.process
+def test_without_a_name_the_models_to_begin_with_are_listed(tmp_path: Path, there: Hub) -> None:
+    status, out, err = pulled(tmp_path, there)
+    offers = hub.suggested()
+    assert status == 0
+    assert [line.split("  ")[0] for line in out.splitlines()] == [name for name, _ in offers]
+    assert all(line.endswith(about) for line, (_, about) in zip(out.splitlines(), offers, strict=True))
+    assert err == f"To fetch the first: kvchat pull {offers[0][0]}\n" and not there.asked
+
+
 @pytest.mark.process
 def test_the_token_opens_what_is_private_and_goes_to_the_hub_alone(tmp_path: Path, there: Hub) -> None:
     there.token = "secret"
@@ -214,7 +251,7 @@ def test_the_token_opens_what_is_private_and_goes_to_the_hub_alone(tmp_path: Pat
     there.is_gated = True
     assert f"accepted: do that at {there.url}/{REPO}, then set HF_TOKEN." in pulled(tmp_path, there, REPO)[2]
     assert pulled(tmp_path, there, REPO, HF_TOKEN="secret")[0] == 0
-    assert there.tokens_at_files == [False]
+    assert there.tokens_at_files == [False, False], "where it is looked into, and where it is fetched"
 
 
 @pytest.mark.process

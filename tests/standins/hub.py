@@ -35,8 +35,10 @@ class Hub:
     goes_on: threading.Event = field(default_factory=threading.Event)
 
     def ranges(self) -> list[str]:
-        """Of each time that a file was read the range that was asked for; empty: all of it."""
-        return [range for method, path, range in self.asked if method == "GET" and path.startswith("/cdn/")]
+        """Of each time that a file was fetched the range that was asked for; empty: all of it. Its beginning alone was
+        looked at."""
+        files = [range for method, path, range in self.asked if method == "GET" and path.startswith("/cdn/")]
+        return [range for range in files if not range.startswith("bytes=0-")]
 
 
 @contextmanager

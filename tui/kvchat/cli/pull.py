@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from kvchat.backends.engine.hub import Fetching, HubError, HubModel, HubName, fetch, find, hub_name
+from kvchat.backends.engine.hub import Fetching, HubError, HubModel, HubName, fetch, find, hub_name, suggested
 from kvchat.cli.progress import INTERRUPTED, ProgressLine
 from kvchat.cli.session import CommandError, Session, UsageError
 from kvchat.sanitize import one_line
@@ -22,18 +22,25 @@ BAR = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model",
+        "wanted",
+        nargs="?",
         metavar="OWNER/REPO[:QUANT]",
         help="a repository with GGUF files, and which quantisation (Q4_K_M, else the nearest); an address of one "
-        "of its files does, too",
+        "of its files does, too; without it, models to begin with are listed",
     )
 
 
 def run(session: Session) -> int:
-    """Fetch a model and print the path of its file. Raises CommandError."""
-    name = hub_name(session.args.model)
+    """Fetch a model and print the path of its file, or list models to begin with. Raises CommandError."""
+    if session.args.wanted is None:
+        offers = suggested()
+        width = max(len(name) for name, _ in offers)
+        print("\n".join(f"{name:{width}}  {about}" for name, about in offers))
+        print(f"To fetch the first: kvchat pull {offers[0][0]}", file=sys.stderr)
+        return 0
+    name = hub_name(session.args.wanted)
     if name is None:
-        raise UsageError(HubProblem.NO_NAME.format(name=one_line(session.args.model, 80)))
+        raise UsageError(HubProblem.NO_NAME.format(name=one_line(session.args.wanted, 80)))
     try:
         return asyncio.run(_pull(name))
     except HubError as error:

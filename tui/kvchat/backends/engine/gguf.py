@@ -89,6 +89,8 @@ _WINDOWED = (
 _STATES = ("ssm", "shortconv", "wkv", "kda")
 """Groups of facts that a model with recurrent layers has."""
 _EMBEDDERS = ("bert", "t5encoder", "gemma-embedding")
+_DRAFTS = ("eagle", "dflash", "assistant")
+"""Architectures that guess ahead for another model and cannot run without it."""
 
 
 class GgufError(ProblemError):
@@ -129,6 +131,8 @@ class GgufHeader(Struct, frozen=True):
             return EngineProblem.ADAPTER
         if self.pooling > 0 or any(part in self.architecture for part in _EMBEDDERS):
             return EngineProblem.EMBEDDER
+        if any(part in self.architecture for part in _DRAFTS):
+            return EngineProblem.DRAFT
         has_weights = self.tensors > 0 or self.parts > 1
         if self.kind not in ("", "model") or not has_weights or (self.complete and self.context_length is None):
             return EngineProblem.OTHER_KIND
@@ -201,7 +205,11 @@ class _GgufReader:
 
 def read_header(path: Path) -> GgufHeader:
     """The header of the GGUF at `path`, in a few milliseconds. Raises GgufError."""
-    data, size = _first_bytes(path)
+    return header_in(*_first_bytes(path), path)
+
+
+def header_in(data: bytes, size: int, path: Path) -> GgufHeader:
+    """The header in the first bytes of a file of `size` bytes, of which `path` is the name. Raises GgufError."""
     if data[:4] != MAGIC:
         raise GgufError(
             EngineProblem.OTHER_FORMAT if data else EngineProblem.EMPTY, path=path, beginning=repr(data[:8])[1:]

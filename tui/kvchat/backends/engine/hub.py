@@ -7,6 +7,7 @@ client does it (`hub_child`), and reads HF_ENDPOINT and its further variables it
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -22,10 +23,10 @@ from typing import Any
 from msgspec import Struct
 
 from kvchat.backends.engine.folders import hub_cache
-from kvchat.backends.engine.gguf import quantisation_of
+from kvchat.backends.engine.gguf import WINDOW, GgufError, header_in, quantisation_of
 from kvchat.backends.engine.models import parts_of
 from kvchat.sanitize import one_line
-from kvchat.text.engine import HubProblem, exit_in_words
+from kvchat.text.engine import EngineProblem, HubProblem, exit_in_words
 from kvchat.text.format import size
 from kvchat.text.problems import ProblemError
 
@@ -38,6 +39,8 @@ SUGGESTED = (
     ("Qwen/Qwen3-30B-A3B-GGUF", 18_600_000_000, 32),
 )
 """Models to begin with: name, bytes, and the gigabytes of memory from which one is a good choice."""
+MOST_LOOKS = 4
+"""Files of a repository that are looked into for one to chat with."""
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes: a repository may have thousands of files."""
 _NAME = re.compile(
@@ -126,14 +129,43 @@ def suggested() -> list[tuple[str, str]]:
 
 
 async def find(name: HubName) -> HubModel:
-    """What is to be fetched for a name: its files and their sizes. Raises HubError."""
+    """What is to be fetched for a name: its files and their sizes. What is no model to chat with by its own header is
+    passed over, unless the file is named. Raises HubError."""
     listed: list[tuple[str, int]] = []
 
     def heard(line: Mapping[str, Any]) -> None:
         listed.extend((str(path), size if isinstance(size, int) else 0) for path, size in line["files"])
 
     await _ask({"repo": name.repo}, heard)
-    return HubModel(name, tuple(chosen(name, listed)), hub_address(), hub_cache(os.environ, Path.home()))
+    refused: HubError | None = None
+    for _ in range(MOST_LOOKS):
+        try:
+            files = chosen(name, listed)
+        except HubError as error:
+            raise refused or error from None
+        path, octets = files[0]
+        what = None if path == name.tag else await _no_chat(name.repo, path, octets)
+        if what is None:
+            return HubModel(name, tuple(files), hub_address(), hub_cache(os.environ, Path.home()))
+        refused = HubError(HubProblem.NO_CHAT, repo=name.repo, name=path, what=what)
+        listed = [one for one in listed if one not in files]
+    assert refused is not None
+    raise refused
+
+
+async def _no_chat(repo: str, path: str, octets: int) -> EngineProblem | None:
+    """What a file is by its header, if that can be read and it is no model to talk to. Raises HubError."""
+    data = b""
+
+    def heard(line: Mapping[str, Any]) -> None:
+        nonlocal data
+        data = base64.b64decode(line["data"])
+
+    await _ask({"repo": repo, "path": path, "most": WINDOW}, heard)
+    try:
+        return header_in(data, max(octets, len(data)), Path(path)).no_chat
+    except GgufError:
+        return None
 
 
 async def fetch(model: HubModel, told: Callable[[Fetching], None]) -> Path:
