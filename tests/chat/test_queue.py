@@ -184,7 +184,6 @@ REFUSED = error(
     [
         (error(500, "out of memory"), HoldKind.FAILED),
         (REFUSED, HoldKind.FAILED),
-        (tokens("Ye", finish="length"), HoldKind.LENGTH),
         (tokens("Ye", finish=None), HoldKind.INTERRUPTED),
         (silent, HoldKind.EMPTY),
     ],

@@ -10,7 +10,7 @@ from app_kit import Drive, Driven
 from kvchat.config import Settings, changed
 from kvchat.prompt.drafts import PASTE, Draft
 from kvchat.ui.controllers.queue import GONE
-from toyserver import ToyServer, error, tokens
+from toyserver import Answer, ToyServer, drop, error, tokens
 from two_windows_kit import Slow, history
 
 pytestmark = pytest.mark.slow
@@ -108,12 +108,13 @@ async def test_a_stopped_answer_holds_the_queue_until_enter_sends(drive: Drive, 
         await app.press("escape")
         await app.until(lambda: shown(app) == [STOPPED, "queued 1  one", "queued 2  two"])
         assert server.posts == 1
-        await app.say("something else")
-        assert app.said[-2:] == ["something else", "Yes."] and STOPPED in app.text
+        await queue_up(app, "something else")
+        assert shown(app) == [STOPPED, "queued 1  one", "queued 2  two", "queued 3  something else"]
+        assert server.posts == 1
         await app.press("enter")
         await app.until(lambda: len(app.said) == 8)
         await app.settled()
-        assert app.said[-4::2] == ["one", "two"] and shown(app) == []
+        assert app.said[2::2] == ["one", "two", "something else"] and shown(app) == []
 
 
 async def test_an_edit_of_a_held_message_stays_in_the_queue(drive: Drive, server: ToyServer) -> None:
@@ -138,6 +139,63 @@ async def test_a_failed_answer_says_so_over_the_queue(drive: Drive, server: ToyS
         slow.go.set()
         await app.until(lambda: "Queue held: answer failed · Enter sends · ↑ edits" in app.text)
         await app.until(lambda: shown(app)[1:] == ["queued 1  two"])
+
+
+@pytest.mark.parametrize(
+    ("held_by", "words"),
+    [
+        (error(500, "out of memory"), "answer failed"),
+        (tokens("Ye", finish=None), "answer interrupted"),
+        (drop(), "answer interrupted"),
+    ],
+)
+async def test_what_is_sent_after_a_held_message_stays_behind_it(
+    drive: Drive, server: ToyServer, held_by: Answer, words: str
+) -> None:
+    async with drive(size=SIZE) as app:
+        slow = await streaming(app, server)
+        await queue_up(app, "one", "two")
+        server.on_chat(held_by)
+        slow.go.set()
+        await app.until(lambda: f"Queue held: {words}" in app.text)
+        server.on_chat(tokens("Yes."))
+        await queue_up(app, "three")
+        assert [item.question.text for item in items(app)] == ["two", "three"]
+        await app.command("/alternatives 2 four")
+        assert app.noticed("/queue lists them") and app.draft == "/alternatives 2 four"
+        await app.press("ctrl+c")
+        await app.press("enter")
+        await app.until(lambda: shown(app) == [])
+        await app.settled()
+        assert app.said[2::2] == ["one", "two", "three"]
+
+
+async def test_what_is_kept_from_earlier_is_not_overtaken(drive: Drive, server: ToyServer) -> None:
+    async with drive(size=SIZE) as app:
+        await streaming(app, server)
+        await queue_up(app, "one")
+        await app.press("escape")
+        await app.until(lambda: STOPPED in app.text)
+        id = app.conversation.id
+    async with drive(size=SIZE, conversation=id) as app:
+        await queue_up(app, "two")
+        assert shown(app)[0].startswith("Queue held") and server.posts == 1
+        await app.press("enter")
+        await app.until(lambda: shown(app) == [])
+        await app.settled()
+        assert app.said[2::2] == ["one", "two"]
+
+
+async def test_answers_cut_at_max_tokens_leave_none_of_many_questions_behind(drive: Drive, server: ToyServer) -> None:
+    async with drive(size=SIZE) as app:
+        slow = await streaming(app, server)
+        asked = [f"question {number}" for number in range(1, 13)]
+        await queue_up(app, *asked)
+        server.on_chat(tokens("Ye", finish="length"))
+        slow.go.set()
+        await app.until(lambda: len(app.said) == 26)
+        await app.settled()
+        assert app.said[2::2] == asked and shown(app) == []
 
 
 async def test_the_list_moves_drops_and_sends(drive: Drive, server: ToyServer) -> None:

@@ -13,8 +13,6 @@ class HoldKind(StrEnum):
     STOPPED = auto()
     """The user stopped the answer, or the wait for it."""
     FAILED = auto()
-    LENGTH = auto()
-    """The answer reached max_tokens."""
     CONTEXT_FULL = auto()
     INTERRUPTED = auto()
     EMPTY = auto()
@@ -31,7 +29,6 @@ class HoldKind(StrEnum):
 _OF_ANSWERS = {
     State.CANCELLED: HoldKind.STOPPED,
     State.ERROR: HoldKind.FAILED,
-    State.LENGTH: HoldKind.LENGTH,
     State.CONTEXT_FULL: HoldKind.CONTEXT_FULL,
     State.INTERRUPTED: HoldKind.INTERRUPTED,
     State.EMPTY: HoldKind.EMPTY,
@@ -39,5 +36,6 @@ _OF_ANSWERS = {
 
 
 def hold_of(last: Node) -> HoldKind | None:
-    """What holds a queue behind the last message of a branch; None: nothing, or its answer still streams."""
+    """What holds a queue behind the last message of a branch; None: nothing, also where its answer still streams or
+    was cut at max tokens, as the user set them."""
     return _OF_ANSWERS.get(last.state) if last.role is Role.ASSISTANT else None

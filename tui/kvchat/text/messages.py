@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 _HOLDS: dict[HoldKind, str] = {
     HoldKind.STOPPED: "answer stopped",
     HoldKind.FAILED: "answer failed",
-    HoldKind.LENGTH: "answer cut at max tokens",
     HoldKind.CONTEXT_FULL: "window full",
     HoldKind.INTERRUPTED: "answer interrupted",
     HoldKind.EMPTY: "answer was empty",

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""
 TITLE = "Too long for the window"
+QUEUED_BEFORE = "Messages wait before this one · /queue lists them"
 UNDER_WAY = "The previous message is still being sent · Esc takes it back"
 
 
@@ -129,13 +130,13 @@ class SendingController:
         service.drafts.surface = self
 
     def submit(self, event: Composer.Submitted) -> None:
-        """Send what was written, or ask an edited question again. While the conversation is busy it goes into the
-        queue, and a message that was taken out of the queue to be edited goes back.
+        """Send what was written, or ask an edited question again. While the conversation is busy, or messages wait in
+        its queue, it goes behind those; a message that was taken out of the queue to be edited goes back.
         """
         id, editing = event.key or self.workspace.conversation.id, self.workspace.editing
         self.forget_refusal(id)
         place = self._places.pop(id, None)
-        if editing is None and (self._is_busy(id) or (place is not None and self._queue.of(id))):
+        if editing is None and (self._is_busy(id) or self._queue.of(id)):
             self._queue_up(id, event.question, place)
         elif editing is not None and self._is_unchanged(editing, event):
             self.stop_editing()
@@ -204,8 +205,8 @@ class SendingController:
     ) -> bool:
         """Ask for several answers if the user agrees to their cost; return whether they are asked for."""
         id = event.key or self.workspace.conversation.id
-        if self._is_busy(id):
-            self.workspace.say(ChatProblem.RUNNING, "warning")
+        if self._is_busy(id) or self._queue.of(id):
+            self.workspace.say(ChatProblem.RUNNING if self._is_busy(id) else QUEUED_BEFORE, "warning")
             self._restore(event.question)
             return False
         self.forget_refusal(id)
