@@ -212,7 +212,7 @@ async def test_a_keymap_changes_what_the_keys_do() -> None:
     ("id", "written", "sentence"),
     [
         ("exprot", "f5", "there is no such action; did you mean export?"),
-        ("zzz", "f5", "there is no such action; the help (F1) has their names"),
+        ("zzz", "f5", "there is no such action; the help has their names"),
         ("transcript.code", "x", "these keys cannot be changed: its keys are the numbers of the code blocks"),
         ("new", "ctrl+h", "ctrl+h cannot be used: terminals send it for the backspace key; it keeps Ctrl+N"),
         ("new", "Ctrl-I", "Ctrl-I cannot be used: terminals send it for the tab key; it keeps Ctrl+N"),

@@ -12,9 +12,9 @@ from app_kit import Drive
 import chat_templates
 from kvchat.backends.dialect import HostClass, TemplateFacts
 from kvchat.cache.price import Price
-from kvchat.config import load
+from kvchat.config import Settings, changed, load
 from kvchat.paths import find
-from toyserver import ToyServer, reply, tokens
+from toyserver import ToyServer, error, reply, tokens
 
 pytestmark = pytest.mark.slow
 
@@ -533,6 +533,57 @@ async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
         await app.press("c")
         await app.until(lambda: app.noticed("Message copied to"))
         assert app.app.clipboard == "one"
+
+
+OTHER_KEYS = {
+    "composer.messages": "f11",
+    "composer.enter": "alt+s",
+    "composer.newline": "alt+n",
+    "stop": "alt+z",
+    "transcript.continue": "x",
+    "transcript.regenerate": "z",
+    "transcript.copy": "w",
+    "transcript.edit": "q",
+    "transcript.sibling_previous": "comma",
+    "transcript.sibling_next": "full_stop",
+}
+"""Other keys for what texts on the main screen name."""
+
+
+async def test_texts_name_the_users_own_keys(drive: Drive, server: ToyServer) -> None:
+    settings = changed(Settings(), "keys", OTHER_KEYS)
+    async with drive(settings=settings, size=(100, 32)) as app:
+        assert app.notices == []
+        await app.until(lambda: "F11 to the messages · @ attaches a file" in app.text)
+        assert "alt+s send · alt+n newline" in app.text
+        server.on_chat(tokens("Once", " upon", finish="length"))
+        await app.write("a story")
+        await app.press("alt+s")
+        await app.until(lambda: "▲ Cut at max tokens (2) · F11, then x continue · z retry" in app.text)
+        await app.settled()
+        await app.press("f11", "z")
+        await app.until(lambda: "2/2  , ." in app.text)
+        await app.settled()
+        await app.press("up", "q")
+        await app.until(lambda: "editing, on a new branch · Alt+Z cancels" in app.text)
+        await app.write("@")
+        await app.press("alt+z")
+        await app.until(lambda: "editing" not in app.text)
+        server.on_chat(error(500, "broken"))
+        await app.write("more")
+        await app.press("alt+s")
+        await app.until(lambda: "F11, then z retry   w copy" in app.text)
+        server.on_chat(tokens("Half", hang_after=1))
+        for text in ("a", "b"):
+            await app.write(text)
+            await app.press("alt+s")
+        await app.until(lambda: "Half" in app.text and "queued 1  b" in app.text)
+        await app.press("alt+z")
+        await app.until(lambda: "Queue held: answer stopped · Alt+S sends · ↑ edits" in app.text)
+        assert "■ Stopped · F11, then x continue" in app.text
+        app.app.take_settings(settings, Settings())
+        await app.until(lambda: "■ Stopped · Tab, then c continue" in app.text)
+        assert "enter send · ^J newline" in app.text
 
 
 async def test_enter_may_make_new_lines(drive: Drive, server: ToyServer) -> None:

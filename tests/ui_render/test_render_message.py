@@ -208,6 +208,27 @@ def test_keys_of_messages_are_named_with_the_way_there_while_the_focus_is_elsewh
     assert {cell_len(row) for row in foot(failed, False, 40).splitlines() if row[:1] in "╭│╰" and row} == {40}
 
 
+def test_the_keys_that_messages_name_are_those_in_force() -> None:
+    block = ContextBlock(PASSAGE, "[1] a.md", "x", "docs/a/a.md#1")
+    half = TranscriptItem("n", Role.ASSISTANT, "M", text="Half [1].", state=State.LENGTH, sources=((1, block),) * 20)
+
+    def key(id: str) -> str:
+        return {"composer.messages": "F11", "transcript.source": "Alt+O"}.get(id, f"<{id.partition('.')[2]}>")
+
+    def foot(item: TranscriptItem, has_keys: bool = True) -> str:
+        return "\n".join(text_of(foot_rows(item, 90, Folds(), selected=True, has_keys=has_keys, key=key)))
+
+    assert "▲ Cut at max tokens · <continue> continue · <regenerate> retry" in foot(half)
+    assert "Alt+O shows all  Alt+O open" in foot(half)
+    assert "· F11, then <continue> continue" in foot(half, False)
+    failed = foot(replace(half, state=State.ERROR, note="out of memory"), False)
+    assert "│ F11, then <continue> continue   <regenerate> retry   <copy> copy " in failed
+    assert {cell_len(row) for row in failed.splitlines() if row[:1] in "╭│╰" and row} == {90}
+    versions = replace(half, siblings=(1, 2))
+    (row,) = text_of(head_rows(versions, 90, Folds(), selected=True, key=key))
+    assert "version 1/2  <sibling_previous> <sibling_next>" in row
+
+
 def test_a_cut_answer_names_its_limit_and_the_key_that_goes_on() -> None:
     def foot(state: State, text: str = "Half", **more: object) -> str:
         item = TranscriptItem("n", Role.ASSISTANT, "M", text=text, state=state, **more)  # type: ignore[arg-type]

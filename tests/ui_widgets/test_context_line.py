@@ -61,7 +61,7 @@ def memories(writing: Writing) -> Writing:
 
 async def rested(host: Any, composer: Composer, pilot: Any, text: str) -> None:
     """`text` was typed and the typing rests."""
-    composer.insert(text)
+    composer.type(text)
     await rest(composer)
 
 
@@ -126,7 +126,7 @@ async def test_the_line_comes_and_goes_without_moving_anything(memories: Writing
 
 async def test_the_line_names_the_memories_and_the_key(memories: Writing) -> None:
     host, composer = memories()
-    composer.set_memories_key("^B")
+    composer.set_keys("^B")
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([UNITS, KILN], "my kiln")
@@ -287,7 +287,7 @@ async def test_another_conversation_begins_without_memories(memories: Writing) -
 
 async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> None:
     host, composer = memories()
-    composer.set_memories_key("Ctrl+B")
+    composer.set_keys("Ctrl+B")
     texts = ["\x1b[2J\u202eevil\n" * 9, "喜欢喝乌龙茶，不喜欢绿茶。" * 4, "", "👨\u200d👩\u200d👧" * 20, "x" * 500]
     async with host.run_test(size=(80, 24)) as pilot:
         await rested(host, composer, pilot, "my kiln")
@@ -365,7 +365,7 @@ async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Wr
 
 async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories: Writing) -> None:
     host, composer = memories()
-    composer.set_memories_key("^B")
+    composer.set_keys("^B")
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot, taken=False)
         assert "▤ 2 passages found: setup.md:12-40 + · lamp.md:3-9 +" in drawn(host, composer)
@@ -474,7 +474,7 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
 
 async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: Writing) -> None:
     host, composer = memories()
-    composer.set_memories_key("Shift+F5")
+    composer.set_keys("Shift+F5")
     names = [
         "\x1b[2J\u202eevil\n.md",
         "灯台の本がここにあるとても長い名前.md",
@@ -510,7 +510,7 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
 
 async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed_to(memories: Writing) -> None:
     host, composer = memories()
-    composer.set_memories_key("Shift+F5")
+    composer.set_keys("Shift+F5")
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @~/notes.txt")
         composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
@@ -554,3 +554,7 @@ async def test_that_a_pasted_mention_is_text_is_said_in_the_room_there_is(
         composer.set_passages([], composer.text, composer.spans, pasted=["./a/long/name/of/a/file/notes.txt"])
         await pilot.pause()
         assert drawn(host, composer).strip(" ─") == shown
+        composer.set_keys("", "Alt+T")
+        composer.set_passages([], composer.text, composer.spans, pasted=["./a/notes.txt"])
+        await pilot.pause()
+        assert ("Alt+T" in drawn(host, composer)) is bool(shown)

@@ -296,7 +296,7 @@ ACTIONS: tuple[Action, ...] = (
         "composer.messages",
         "tab",
         "Messages",
-        "Go to the messages: each has keys to copy, edit, regenerate or continue it. In a mention Tab completes it.",
+        "Go to the messages: each has keys to copy, edit, regenerate or continue it. In a mention it completes that.",
         group="Messages",
         footer="messages",
     ),

@@ -6,7 +6,7 @@ default stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -55,6 +55,20 @@ _TYPED = frozenset(
     }
 )
 """Contexts of dialogs in which something is typed."""
+
+
+KeyOf = Callable[[str], str]
+"""Gives the first key of an action as the user reads it."""
+
+
+def default_key(id: str) -> str:
+    """The first key of an action as the user reads it, where none is changed."""
+    return key_names.shown(first_key(id, {}))
+
+
+def newline_key(overrides: Mapping[str, str]) -> str:
+    """The key that begins a new line, of its keys one that every terminal sends."""
+    return first_key("composer.newline", overrides) if "composer.newline" in overrides else "ctrl+j"
 
 
 def first_key(id: str, overrides: Mapping[str, str]) -> str:
@@ -143,7 +157,7 @@ def _wrong_action(id: str) -> str | None:
     import difflib
 
     near = difflib.get_close_matches(id[:60].lower(), BY_ID, 1, 0.6)
-    return "there is no such action" + (f"; did you mean {near[0]}?" if near else "; the help (F1) has their names")
+    return "there is no such action" + (f"; did you mean {near[0]}?" if near else "; the help has their names")
 
 
 def _bound(action: Action, written: str) -> str:

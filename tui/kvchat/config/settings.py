@@ -240,9 +240,7 @@ class Settings:
         1,
         3600,
     )
-    editor: str = text(
-        "", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command, example="nano"
-    )
+    editor: str = text("", "The editor for long messages. Empty: $VISUAL, else $EDITOR.", command, example="nano")
     vi_keys: bool = flag(
         False,
         "Keys of vi in the conversation: g and G go to the first and the last message, / finds, n and N go to "
@@ -298,7 +296,7 @@ SECTIONS = {
     "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
     "parameters.extra": "Further fields to send with each request, as they are.",
-    "keys": "Keys of actions; several are separated by commas. The help (F1) has the names and the defaults.",
+    "keys": "Keys of actions; several are separated by commas. The help has the names and the defaults.",
 }
 
 _PARAMETERS = {

@@ -193,13 +193,13 @@ class ChatProblem(StrEnum):
     TOLD = "{sentence}"
     """By another part of kvchat."""
     # sending
-    RUNNING = "An answer is still running here. Stop it (Esc), or wait for it."
+    RUNNING = "An answer is still running here. Stop it, or wait for it."
     UNDECIDED = "Choose one of the answers first."
     HOW_MANY = "Ask for 2 to {most} answers, not {number}."
     HOW_MANY_MODELS = "Name 2 to {most} models."
     UNKNOWN_MODEL = "This server has no model {model}."
     ANSWERED_ELSEWHERE = "Another window is answering here. Wait for it, or stop it there."
-    COMPACTING = "This conversation is being compacted. Stop that first (Esc), or wait for it."
+    COMPACTING = "This conversation is being compacted. Stop that first, or wait for it."
     NOT_SENT = "The message was not sent."
     IN_TRASH = StoreProblem.IN_TRASH.value
     HELD = "The queue is held."

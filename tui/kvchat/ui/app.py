@@ -23,7 +23,7 @@ from textual.screen import Screen
 from kvchat.chat.errors import ChatError
 from kvchat.commands import keys
 from kvchat.commands.actions import ACTIONS, Action
-from kvchat.commands.keymap import first_key, keymap
+from kvchat.commands.keymap import first_key, keymap, newline_key
 from kvchat.config import ConfigError, Settings
 from kvchat.config.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
 from kvchat.paths import Paths, is_missing, own_themes
@@ -345,6 +345,11 @@ class KvchatApp(App[int]):
     def key_of(self, id: str) -> str:
         """The first key of an action, as the user reads it; empty without one."""
         return keys.shown(first_key(id, self.keys))
+
+    @property
+    def send_keys(self) -> tuple[str, str]:
+        """The keys of Enter and of a new line, as Textual names them; a setting swaps what they do."""
+        return first_key("composer.enter", self.keys), newline_key(self.keys)
 
     def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters

@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.cache.warmth import UNKNOWN, Warmth
-from kvchat.commands import slash
+from kvchat.commands import keys, slash
 from kvchat.commands.actions import ACTIONS, BY_ID, Action
 from kvchat.commands.keymap import help_rows
 from kvchat.paths import is_missing
@@ -128,7 +128,10 @@ class ChatScreen(Screen[None]):
         """Show the user's own keys where keys are named."""
         self.on_descendant_focus()
         self.status.why_key = self.app.key_of("inspector")
-        self.composer.set_memories_key(self.app.key_of("memories"))
+        self.composer.set_keys(
+            self.app.key_of("memories"), self.app.key_of("composer.messages"), *map(keys.hinted, self.app.send_keys)
+        )
+        self.transcript.name_keys(self.app.key_of)
 
     def _is_first(self, sign: str) -> bool:
         key, core = f"told {sign}", self.service.core

@@ -55,7 +55,7 @@ class AlternativesController:
             self._put_back(commanded)
             return
         if workspace.editing is not None:
-            workspace.say("Send the edited message first, or leave it with Esc")
+            workspace.say(f"Send the edited message first, or leave it with {workspace.key_of('stop')}")
             return
         submitted = self._composer.take()
         if commanded is not None and rest:

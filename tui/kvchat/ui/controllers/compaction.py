@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kvchat.ui.widgets.statusline import StatusLine
     from kvchat.ui.widgets.transcript.widget import Transcript
 
-STOPS = "Esc stops · nothing changes"
-
 
 class CompactionController:
     """Offers to compact the open conversation, and shows a summary while it is written."""
@@ -115,7 +113,7 @@ class CompactionController:
         """The branch that is looked at, and below it the summary that is being written of it."""
         items = items_of(self.workspace.conversation, self.workspace.model(), self.workspace.now())
         running = self._summary()
-        return items if running is None else [*items, summary_item(running)]
+        return items if running is None else [*items, summary_item(running, self.workspace.key_of("stop"))]
 
     def show(self) -> None:
         """The summary that is being written for the open conversation, if one is."""
@@ -133,8 +131,8 @@ class CompactionController:
             self._transcript.set_live(live_row(live, now, speed))
 
 
-def summary_item(running: RunningCompaction) -> TranscriptItem:
-    """The summary as a message below the conversation."""
+def summary_item(running: RunningCompaction, stop: str) -> TranscriptItem:
+    """The summary as a message below the conversation. `stop`: the key that does."""
     live, turns = running.live, running.replaced
     return TranscriptItem(
         live.node,
@@ -143,7 +141,7 @@ def summary_item(running: RunningCompaction) -> TranscriptItem:
         text=live.text,
         reasoning=live.reasoning,
         state=State.STREAMING,
-        time=STOPS,
+        time=f"{stop} stops · nothing changes",
         streaming=True,
     )
 

@@ -194,7 +194,7 @@ class ContextController:
         """Attach the file at this path; without one the file whose path was just pasted, else ask for it."""
         pasted, self._pasted = self._pasted, None
         if self.workspace.editing is not None:
-            self.workspace.say("Files go with new messages · Esc stops editing", "warning")
+            self.workspace.say(f"Files go with new messages · {self.workspace.key_of('stop')} stops editing", "warning")
         elif path.strip():
             self._capture(path.strip())
         elif pasted is not None and pasted.pasted in self._composer.text:

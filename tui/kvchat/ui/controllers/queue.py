@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvchat.commands.keys import shown
 from kvchat.text.messages import held_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -45,7 +46,8 @@ class QueueController:
     def _held(self) -> str:
         """What holds the queue, in a clause; empty: nothing does."""
         kind = self._queue.held(self.workspace.open_id)
-        return held_words(kind, "Enter" if self._composer.enter_sends else "Ctrl+J") if kind is not None else ""
+        enter, newline = map(shown, self.workspace.app.send_keys)
+        return held_words(kind, enter if self._composer.enter_sends else newline) if kind is not None else ""
 
     async def send_next(self) -> None:
         """Have a held queue go on with its first message."""

@@ -50,7 +50,7 @@ Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""
 TITLE = "Too long for the window"
 QUEUED_BEFORE = "Messages wait before this one · /queue lists them"
-UNDER_WAY = "The previous message is still being sent · Esc takes it back"
+UNDER_WAY = "The previous message is still being sent · {key} takes it back"
 
 
 class Sending(Struct):
@@ -142,7 +142,7 @@ class SendingController:
             self.stop_editing()
             self.workspace.say("Message unchanged")
         elif id in self._sending:  # an edit, and one before it
-            self.workspace.say(UNDER_WAY, "warning")
+            self.workspace.say(UNDER_WAY.format(key=self.workspace.key_of("stop")), "warning")
             self._restore(event.question)
         else:
             self._begin(Sending(id, event, editing))
@@ -556,7 +556,9 @@ class SendingController:
         asked = self._service.prices.estimate(conversation.id, "edit", node)
         cost = f" · {in_brief(asked)}" if asked.worth_asking else ""
         self._composer.add_class("-editing")
-        self._composer.border_title = Content(f"editing, on a new branch · Esc cancels{cost}")
+        self._composer.border_title = Content(
+            f"editing, on a new branch · {self.workspace.key_of('stop')} cancels{cost}"
+        )
         self._composer.focus()
 
     def leave_edit(self) -> None:

@@ -120,9 +120,9 @@ class ServerController:
         from kvchat.ui.screens.servers import ModelPicker
 
         chooser = self._service.chooser
-        offers = chooser.suggested()
+        offers, key = chooser.suggested(), self.workspace.key_of("rows.choose")
         if self._fetch is not None:
-            offers = [(str(self._fetch.model.name), f"fetching · {self._fetch.words} · Enter stops"), *offers]
+            offers = [(str(self._fetch.model.name), f"fetching · {self._fetch.words} · {key} stops"), *offers]
         try:
             chosen = chooser.meant(self.workspace.conversation.id, name) if name else None
             if chosen is None and await self._moved_or_waits():
@@ -157,7 +157,7 @@ class ServerController:
             # Nothing was sent: the question goes to the server that is chosen now.
             await use(id, name, model)
         elif id in self._service.conversations.streaming():
-            workspace.say("An answer is running · Esc stops it", "warning")
+            workspace.say(f"An answer is running · {workspace.key_of('stop')} stops it", "warning")
         elif choice[0] == "model":
             if await self._costs.agreed("model"):
                 await self._service.options.set_model(id, name)
@@ -251,7 +251,7 @@ class ServerController:
         """The row below a question whose server is off; None where it is not."""
         if live.waiting is None or live.waiting.phase != "gone":
             return None
-        spans = offline_row(self._way_from_offline())
+        spans = offline_row(self._way_from_offline(), self.workspace.key_of("stop"))
         return lambda _width: spans
 
     async def _moved_or_waits(self) -> bool:

@@ -50,7 +50,7 @@ TICK = 0.25
 FOLLOWED = "Another window wrote here."
 STAYED = "Another window wrote on another branch · /tree shows it"
 DELETED = "Another window deleted this conversation · {key} brings it back"
-WAITS = "Another window is answering · sends after it · Esc holds"
+WAITS = "Another window is answering · sends after it · {key} holds"
 
 
 class ConversationView:
@@ -327,4 +327,5 @@ class ConversationView:
 
     def _show_waiting(self, id: str) -> None:
         """Whether a message of this conversation waits for another window."""
-        self._status.set_waiting(WAITS if self._conversations.awaits_reply(id) else "")
+        waits = WAITS.format(key=self.workspace.key_of("stop"))
+        self._status.set_waiting(waits if self._conversations.awaits_reply(id) else "")

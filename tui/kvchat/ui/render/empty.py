@@ -38,7 +38,7 @@ def first_steps(key: Callable[[str], str]) -> list[str]:
     return [
         "A green line next to a message: the server need not read it again.",
         "",
-        "Tab to the messages · @ attaches a file",
+        f"{key('composer.messages')} to the messages · @ attaches a file",
         f"{key('model')} chooses the model and the server",
     ]
 
@@ -50,7 +50,8 @@ def tips(key: Callable[[str], str], number: int) -> list[str]:
         f"{key('palette')} finds any action · {key('help')} lists all keys.",
         "@ attaches a file · / runs a command.",
         f"{key('model')} chooses the model and the server.",
-        "Tab goes to the conversation: e edits, r regenerates, y copies.",
+        f"{key('composer.messages')} goes to the conversation: {key('transcript.edit')} edits, "
+        f"{key('transcript.regenerate')} regenerates, {key('transcript.copy')} copies.",
         f"{key('search')} searches all conversations · {key('list')} filters their list.",
         "/system sets the system prompt of this conversation.",
         f"{key('export')} writes a conversation to Markdown, HTML or JSON.",

@@ -11,6 +11,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.images import Thumbnail, sha256_of
@@ -91,11 +92,11 @@ TITLE_ROOM = 14
 """Cells of the title that figures leave alone."""
 
 
-def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Row:
+def title_row(item: TranscriptItem, width: int, *, selected: bool = False, key: KeyOf = default_key) -> Row:
     """The title at the left with `version 2/3` when there are other versions; figures or time at the right."""
     index, total = item.siblings
     versions = f"  {'version ' if width >= WORDY else ''}{index}/{total}" if total > 1 else ""
-    hint = "  ← →" if versions and selected else ""
+    hint = f"  {key('transcript.sibling_previous')} {key('transcript.sibling_next')}" if versions and selected else ""
     room = width - cell_len(versions + hint)
     wanted = min(cell_len(one_line(item.title)), width // 2) + 2
     right = figure_spans(item.figures, room - max(TITLE_ROOM, wanted)) if item.figures else []
@@ -136,11 +137,13 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
     return [span.uncopied() for span in (*bar, *spans)]
 
 
-def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
-    """The rows above the body: the title, and an answer's reasoning."""
+def head_rows(
+    item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False, key: KeyOf = default_key
+) -> list[Row]:
+    """The rows above the body: the title, and an answer's reasoning. `key`: as for `foot_rows`."""
     if item.role is Role.TOOL:
         return call_rows(item, width, unfolded=folds.context)
-    rows = [title_row(item, width, selected=selected)]
+    rows = [title_row(item, width, selected=selected, key=key)]
     if item.reasoning:
         rows += reasoning_rows(item, width, unfolded=folds.reasoning)
     return rows
@@ -255,18 +258,19 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
     return rows
 
 
-_ENDINGS: dict[State, tuple[str, str, str, tuple[str, ...]]] = {
+Does = tuple[str, str]
+"""An action, and its word."""
+CONTINUE, RETRY = ("transcript.continue", "continue"), ("transcript.regenerate", "retry")
+_ENDINGS: dict[State, tuple[str, str, str, tuple[Does, ...]]] = {
     State.STREAMING: ("○", "Another window is answering", "muted", ()),
     State.CANCELLED: ("■", "Stopped", "muted", ()),
-    State.INTERRUPTED: ("▲", "Interrupted", "warning", ("r retry",)),
-    State.LENGTH: ("▲", "Cut at max tokens", "warning", ("r retry",)),
+    State.INTERRUPTED: ("▲", "Interrupted", "warning", (RETRY,)),
+    State.LENGTH: ("▲", "Cut at max tokens", "warning", (RETRY,)),
     State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ()),
-    State.EMPTY: ("▲", "The answer is empty", "warning", ("r retry",)),
+    State.EMPTY: ("▲", "The answer is empty", "warning", (RETRY,)),
 }
-_NOTED: tuple[str, str, str, tuple[str, ...]] = ("▲", "", "warning", ())
+_NOTED: tuple[str, str, str, tuple[Does, ...]] = ("▲", "", "warning", ())
 """A whole answer with something to say about it."""
-CONTINUE = "c continue"
-
 
 NO_PICTURES: Mapping[str, Thumbnail] = {}
 
@@ -280,11 +284,15 @@ def foot_rows(
     selected: bool = False,
     has_keys: bool = True,
     pictures: Mapping[str, Thumbnail] = NO_PICTURES,
+    key: KeyOf = default_key,
 ) -> list[Row]:
     """The rows below the body: images, sources or context, the live row, how the message ended, and an empty row.
     `has_keys`: whether the messages have the focus, so that their keys work; else Tab leads there. `pictures`: the
-    images that can be shown, by their names."""
-    rows: list[Row] = source_rows(item.sources, width, selected=selected and has_keys) if item.sources else []
+    images that can be shown, by their names. `key`: the keys in force."""
+    open_key = key("transcript.source")
+    rows: list[Row] = []
+    if item.sources:
+        rows = source_rows(item.sources, width, selected=selected and has_keys, key=open_key)
     for block in item.blocks:
         if block.kind == IMAGE and (picture := pictures.get(sha256_of(block))) is not None:
             from kvchat.ui.render.picture import picture_rows
@@ -295,41 +303,42 @@ def foot_rows(
     if live:
         rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:
-        keys = (*((CONTINUE,) if item.is_cut else ()), "r retry", "y copy")
-        rows += error_box(clean(item.note) or "The server answered with an error.", width, keys, has_keys)
+        does = (*((CONTINUE,) if item.is_cut else ()), RETRY, ("transcript.copy", "copy"))
+        rows += error_box(clean(item.note) or "The server answered with an error.", width, does, has_keys, key)
     elif not item.streaming and (item.state in _ENDINGS or item.note):
-        rows += wrapped(_ending(item, has_keys), width, end="")
+        rows += wrapped(_ending(item, has_keys, key), width, end="")
     return [*rows, BLANK]
 
 
-def _ending(item: TranscriptItem, has_keys: bool) -> list[Span]:
+def _ending(item: TranscriptItem, has_keys: bool, key: KeyOf) -> list[Span]:
     """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · Tab, then c continue · r retry`."""
-    glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
+    glyph, words, style, does = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
         words += f" ({item.figures.predicted_tokens:,})"
     note = one_line(item.note)
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
     spans = [Span(f"{glyph} {told}", style, "")]
-    for number, key in enumerate((*((CONTINUE,) if item.is_cut else ()), *keys)):
-        spans += [Span(" · ", "muted", ""), *(() if number or has_keys else _THERE), *_key_spans(key)]
+    for number, one in enumerate((*((CONTINUE,) if item.is_cut else ()), *does)):
+        spans += [Span(" · ", "muted", ""), *(() if number or has_keys else _way_there(key)), *_key_spans(one, key)]
     return spans
 
 
-_THERE = (Span("Tab", "key", ""), Span(", then ", "muted", ""))
-"""In front of keys that work in the messages, while the focus is elsewhere."""
+def _way_there(key: KeyOf) -> tuple[Span, ...]:
+    """In front of keys that work in the messages, while the focus is elsewhere."""
+    return Span(key("composer.messages"), "key", ""), Span(", then ", "muted", "")
 
 
-def _key_spans(keys: str) -> list[Span]:
-    key, _, words = keys.partition(" ")
-    return [Span(key, "key", ""), Span(f" {words}", "muted", "")]
+def _key_spans(does: Does, key: KeyOf) -> list[Span]:
+    return [Span(key(does[0]), "key", ""), Span(f" {does[1]}", "muted", "")]
 
 
-def error_box(note: str, width: int, keys: Sequence[str], has_keys: bool) -> list[Row]:
+def error_box(note: str, width: int, does: Sequence[Does], has_keys: bool, key: KeyOf) -> list[Row]:
     """A failure in a frame, with the keys of what can be done."""
     inner = max(8, min(width, 96) - 4)
     lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
-    hints = [span for key in keys for span in (*_key_spans(key), Span("   ", "", ""))][:-1]
-    there = _THERE if not has_keys and spans_width([*_THERE, *hints]) <= inner else ()
+    hints = [span for one in does for span in (*_key_spans(one, key), Span("   ", "", ""))][:-1]
+    way = _way_there(key)
+    there = way if not has_keys and spans_width([*way, *hints]) <= inner else ()
     lines.append((*there, *hints))
     heading = "─ error "
     rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]

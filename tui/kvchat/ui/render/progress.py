@@ -19,8 +19,6 @@ CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wa
 _LABEL = "prefill "
 WATCHED = 3
 """Cells of the bar that what has to be prefilled has at least."""
-WAITING = {**messages.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
-"""What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone", "tool", "consent"})
 """Phases in which kvchat does not check whether the server is alive."""
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
@@ -110,12 +108,12 @@ def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None
     return [Span(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 
-def offline_row(way: str) -> list[Span]:
-    """A question waits for a server that is off; `way`: what else can be done. It takes a second row where it is too
-    long for one. The status line shows how long it has waited."""
+def offline_row(way: str, key: str) -> list[Span]:
+    """A question waits for a server that is off; `way`: what else can be done, `key`: what cancels it. It takes a
+    second row where it is too long for one. The status line shows how long it has waited."""
     return [
         Span("◌ ", "accent"),
-        Span(f"Server offline · sends when it returns · Esc cancels · {way}", "muted"),
+        Span(f"Server offline · sends when it returns · {key} cancels · {way}", "muted"),
     ]
 
 
@@ -124,7 +122,10 @@ def waiting_row(
 ) -> list[Span]:
     """Nothing has come for a while: what is waited for and how far that is, whether the server lives, and for how
     long."""
-    words = [(WAITING.get(phase, "waiting for the server"), "muted"), *([(progress, "muted")] if progress else [])]
+    words = [
+        (messages.WAITING.get(phase, "waiting for the server"), "muted"),
+        *([(progress, "muted")] if progress else []),
+    ]
     if phase not in _UNWATCHED:
         words.append((_ALIVE[server_alive], "warning" if server_alive is False else "muted"))
     text = ", ".join(word for word, _ in words)

@@ -135,17 +135,17 @@ def numbers_at(row: Row, cell: int) -> tuple[int, ...]:
 # -- below an answer
 
 
-def source_rows(sources: Sequence[Source], width: int, *, selected: bool = False) -> list[Row]:
-    """What an answer cites, dimmed: on one row, or on one for each where that is too long; with the key that opens it
+def source_rows(sources: Sequence[Source], width: int, *, selected: bool = False, key: str = "o") -> list[Row]:
+    """What an answer cites, dimmed: on one row, or on one for each where that is too long; with the `key` that opens it
     where the message is selected and there is room."""
-    rows = _listed(sources, width)
-    hint = (Span("  o", "key", ""), Span(" open", "muted", ""))
-    if selected and cell_len(rows[-1].text) + 8 <= width:
+    rows = _listed(sources, width, key)
+    hint = (Span(f"  {key}", "key", ""), Span(" open", "muted", ""))
+    if selected and cell_len(f"{rows[-1].text}  {key} open") <= width:
         rows[-1] = replace(rows[-1], spans=(*rows[-1].spans, *hint))
     return [GAP, *rows]
 
 
-def _listed(sources: Sequence[Source], width: int) -> list[Row]:
+def _listed(sources: Sequence[Source], width: int, key: str) -> list[Row]:
     titles = [(f"[{number}]", title_of(block)) for number, block in sources]
     whole = len(_LABEL) + sum(cell_len(f"{number} {title}") for number, title in titles) + len(_DOT) * (len(titles) - 1)
     label = Span(_LABEL, "fold")
@@ -170,7 +170,7 @@ def _listed(sources: Sequence[Source], width: int) -> list[Row]:
         for index, (number, title) in enumerate(shown)
     ]
     if len(shown) < len(titles):
-        more = f"and {len(titles) - len(shown):,} more: o shows all"
+        more = f"and {len(titles) - len(shown):,} more: {key} shows all"
         rows.append(Row((Span(" " * len(_LABEL), "", ""), Span(more, "fold", ""))))
     return rows
 

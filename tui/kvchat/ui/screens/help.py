@@ -52,7 +52,7 @@ FIGURES = (
     ("prediction", "requests of which kvchat knew the cached tokens to the token before it sent them"),
     ("status line", "the last request: cached and new tokens of its prompt; while one runs, tokens done / to do"),
     ("so far", "the time saved in this conversation"),
-    ("▸ ▾", "folded, unfolded: Enter or a click changes it"),
+    ("▸ ▾", "folded, unfolded: a click or the key to fold changes it"),
     ("^", "Ctrl, where there is little room: ^N is Ctrl+N"),
     ("sent with", "what kvchat put in front of your text, once: the time, memories, passages, files"),
 )

@@ -16,7 +16,7 @@ from textual.content import Content
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.ui.render.progress import WAITING
+from kvchat.text.messages import WAITING
 from kvchat.ui.widgets import header_text, status_text
 from kvchat.ui.widgets.header_text import HeaderState
 from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, fit, width_of

@@ -120,9 +120,9 @@ class Accompanied(Vertical):
             self._line.sending = looks_up
             self._line.draw_anew()
 
-    def set_memories_key(self, key: str) -> None:
-        """The key of `choose_context`, as the line shows it."""
-        self._line.key_shown = key
+    def set_keys(self, choose: str, complete: str = "Tab") -> None:
+        """The keys of `choose_context`, and of what makes a mention of pasted text, as the line shows them."""
+        self._line.key_shown, self._line.complete_shown = choose, complete
         self._line.refresh()
 
     def choose_context(self) -> bool:

@@ -27,7 +27,7 @@ NOUNS = {MEMORY: ("memory", "memories"), FILE: ("file", "files"), PASSAGE: ("pas
 NARROWEST = 14
 """Cells of a name; where there is less for each, only the first ones are named."""
 SEARCHING = "searching…"
-PLAIN = (" is plain text · Tab on it attaches it", " is text · Tab attaches")
+PLAIN = (" is plain text · {key} on it attaches it", " is text · {key} attaches")
 NEEDS = " needs your y"
 _BETWEEN = " · "
 _WHERE = re.compile(r"(?::[\d¶-]+| p\. [\d-]+)\Z")
@@ -56,6 +56,8 @@ class Shown(NamedTuple):
     problems: Sequence[str] = ()
     pasted: Sequence[str] = ()
     """Mentions that are only text, without their `@`."""
+    complete: str = "Tab"
+    """The key that makes a mention of one, as the user reads it."""
 
 
 def parts(shown: Shown, width: int) -> list[Part]:
@@ -166,7 +168,7 @@ def _pasted(shown: Shown, follows: bool, room: int) -> list[Part]:
     room = (room // 2 if follows else room) - len(before)
     if not shown.pasted:
         return []
-    for words in PLAIN:
+    for words in (plain.format(key=shown.complete) for plain in PLAIN):
         if (cells := room - len(words)) >= NARROWEST - 4:
             return [Part(before, "quiet"), Part(fit(f"@{one_line(shown.pasted[0], 300)}", cells) + words, "quiet")]
     return []
@@ -266,6 +268,8 @@ class ContextLine(Widget):
         super().__init__()
         self.key_shown = ""
         """The key that chooses, as the user reads it; empty: none is shown."""
+        self.complete_shown = "Tab"
+        """The key that makes a mention of pasted text."""
         self.items = ContextItems()
         self.searching = False
         """Whether the documents are being searched for so long that it is worth a word."""
@@ -394,4 +398,5 @@ class ContextLine(Widget):
     def _parts(self, width: int) -> list[Part]:
         cursor = self._cursor if self._choosing else None
         searching = self.searching or self.sending
-        return parts(Shown(self.items, cursor, self.key_shown, searching, self.problems, self.pasted), width)
+        keys = self.key_shown, self.complete_shown
+        return parts(Shown(self.items, cursor, keys[0], searching, self.problems, self.pasted, keys[1]), width)

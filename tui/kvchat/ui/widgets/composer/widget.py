@@ -105,6 +105,8 @@ class Composer(Completing):
         self._told_of_field = False
         """Whether an empty field was reported since the text changed."""
         self._cost = "", False
+        self._send_keys = "enter", "^J"
+        """What the rows of keys call Enter and the key of a new line."""
         self._placeholder = placeholder
         self.commanded: Question | None = None
         """What stood behind the last slash command, as a question."""
@@ -260,6 +262,13 @@ class Composer(Completing):
     def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """The slash commands on offer, as (name without the slash, description)."""
         self.commands = [slash.Command(*command) for command in commands]
+
+    def set_keys(self, choose: str, complete: str = "Tab", enter: str = "enter", newline: str = "^J") -> None:
+        """As for the line of what goes with the message; `enter`, `newline`: as the row of keys shows them."""
+        super().set_keys(choose, complete)
+        self._send_keys = enter, newline
+        if self.is_mounted:
+            self._fit_to_screen()
 
     def set_cost(self, words: str, *, quietly: bool = False) -> None:
         """Show what sending the attachments costs in the row of the keys; empty: nothing. `quietly`: only where that
@@ -433,7 +442,7 @@ class Composer(Completing):
         self._fit_to_screen()
 
     def _fit_to_screen(self) -> None:
-        send, line = ("enter", "^J") if self.enter_sends else ("^J", "enter")
+        send, line = self._send_keys if self.enter_sends else reversed(self._send_keys)
         keys, low = f"{send} send · {line} newline · / commands", self.app.size.height < self.LOW
         inside = f"{self._placeholder} · {keys}"
         fits = low and cell_len(inside) < self.size.width - 6

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from textual.strip import Strip
 
 from kvchat.cache.rail import NO_WORD, Where
+from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
 from kvchat.ui.render.lazy_text import UNSEEN, LazyText
@@ -61,9 +62,11 @@ class Entry:
         width: int,
         pictures: Mapping[str, Thumbnail] = NO_PICTURES,
         has_keys: bool = False,
+        key: KeyOf = default_key,
     ) -> None:
         """`pictures`: the images that can be shown, by their names. `has_keys`: whether the transcript has the
-        focus, so that the keys it names work."""
+        focus, so that the keys it names work. `key`: the keys in force."""
+        self._key = key
         self._pictures = pictures
         self.item = item
         self.folds = folds
@@ -157,7 +160,7 @@ class Entry:
 
     def _frame(self) -> None:
         """Draw the rows around the body."""
-        self._head = head_rows(self.item, self._width, self.folds, selected=self._is_keyed)
+        self._head = head_rows(self.item, self._width, self.folds, selected=self._is_keyed, key=self._key)
         live = self.live(self._width) if self.live else None
         self._foot = foot_rows(
             self.item,
@@ -167,6 +170,7 @@ class Entry:
             selected=self.selected,
             has_keys=self.has_keys,
             pictures=self._pictures,
+            key=self._key,
         )
 
     def _settle(self, first: int = 0) -> int:
@@ -229,6 +233,11 @@ class Entry:
         """Name the keys that work while the transcript has the focus, or how one gets there."""
         self.has_keys = has_keys
         return self._redraw() if self.drawn and (self.selected or self.item.names_keys) else 0
+
+    def name_keys(self, key: KeyOf) -> int:
+        """Name these keys from now on."""
+        self._key = key
+        return self._redraw() if self.drawn else 0
 
     @property
     def _is_keyed(self) -> bool:

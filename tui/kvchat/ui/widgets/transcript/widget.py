@@ -11,6 +11,7 @@ from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, thread_time
 
+from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.ui.render.message import Folds, TranscriptItem
 from kvchat.ui.render.rows import Span
@@ -79,6 +80,7 @@ class Transcript(TranscriptKeys, can_focus=True):
     ) -> None:
         super().__init__(name=name, id=id, classes=classes)
         self._unfold_reasoning = unfold_reasoning
+        self._key: KeyOf = default_key
         self._pending: tuple[str, str, str] | None = None
         self._pace = Pace()
         self._flush_timer: TimerHandle | None = None
@@ -130,7 +132,14 @@ class Transcript(TranscriptKeys, can_focus=True):
 
     def _entry(self, item: TranscriptItem) -> Entry:
         folds = Folds(reasoning=self._unfold_reasoning)
-        return Entry(item, folds, self.text_width, self._pictures, self.has_focus)
+        return Entry(item, folds, self.text_width, self._pictures, self.has_focus, self._key)
+
+    def name_keys(self, key: KeyOf) -> None:
+        """Name these keys in the messages."""
+        self._key = key
+        for index, entry in enumerate(self._column.entries):
+            height = entry.height
+            self._changed(index, entry.name_keys(key), height)
 
     def add_pictures(self, pictures: Mapping[str, Thumbnail]) -> None:
         """Show these images, by their names, in the messages that have them."""
