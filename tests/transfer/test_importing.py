@@ -342,6 +342,25 @@ def test_open_webui_says_what_is_pinned_archived_and_tagged() -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "more", "tags", "losses"),
+    [
+        ("Open WebUI", {"folder_id": "b1946ac9"}, (), {Loss.FOLDERS: 1}),
+        ("Open WebUI", {"folder_id": "b1946ac9", "folder": {"name": "Sea charts"}}, ("sea-charts",), {}),
+        ("Open WebUI", {"folder_id": None}, (), {}),
+        ("ChatGPT", {"conversation_template_id": "g-p-6789"}, (), {Loss.FOLDERS: 1}),
+        ("ChatGPT", {"conversation_template_id": "g-6789"}, (), {}),
+    ],
+)
+def test_a_folder_or_project_is_told_where_it_has_no_name(
+    program: str, more: dict[str, object], tags: tuple[str, ...], losses: dict[Loss, int]
+) -> None:
+    sample = open_webui_conversation if program == "Open WebUI" else chatgpt_conversation
+    plain, made = read_by(program, sample(0, 1)), read_by(program, sample(0, 1) | more)
+    assert made.source.conversation.tags == tags
+    assert made.losses == Counter(plain.losses) + Counter(losses)
+
+
+@pytest.mark.parametrize(
     ("written", "thought"),
     [
         ("> I count.\n> &gt; twice &lt;3", "I count.\n> twice <3"),
@@ -676,6 +695,45 @@ def test_a_folder_passes_over_what_is_no_conversation(tmp_path: Path) -> None:
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     _, missed = found_in(tmp_path)
     assert reasons(missed) == {ImportRefusal.NO_FILES: 1}
+
+
+_MADE = {"chatgpt": chatgpt_conversation, "claude": claude_conversation, "open_webui": open_webui_conversation}
+
+
+def odd(name: str, folder: Path, change: Callable[[str], str], encoding: str = "utf-8") -> list[str]:
+    """The texts of an export of two conversations whose text was changed."""
+    text = json.dumps([_MADE[name](0, 1), _MADE[name](1, 1)], ensure_ascii=False)
+    assert change(text) != text
+    (folder / "conversations.json").write_bytes(change(text).encode(encoding))
+    found, missed = found_in(folder)
+    assert (len(found), missed) == (2, [])
+    return [text for one in found for text in texts(tree_of(one))]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("name", _MADE)
+def test_a_file_in_a_wide_encoding_is_read(name: str, encoding: str, tmp_path: Path) -> None:
+    read = odd(name, tmp_path, lambda text: text.replace("Watch 0", "Wache 日本 🕯 0"), encoding)
+    assert any("Wache 日本 🕯 0" in text for text in read)
+
+
+def test_a_session_of_aichat_in_utf_16_is_read(tmp_path: Path) -> None:
+    (path,) = (one for one in SAMPLES["aichat"](tmp_path, 1).rglob("*") if one.is_file())
+    path.write_bytes(path.read_text("utf-8").encode("utf-16"))
+    found, missed = found_in(path)
+    assert (len(found), missed) == (1, [])
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("name", _MADE)
+def test_numbers_that_json_has_not_cost_no_conversation(name: str, constant: str, tmp_path: Path) -> None:
+    assert odd(name, tmp_path, lambda text: text.replace("{", f'{{"score": {constant}, ', 1))
+
+
+@pytest.mark.parametrize("name", _MADE)
+def test_raw_control_characters_cost_no_conversation(name: str, tmp_path: Path) -> None:
+    read = odd(name, tmp_path, lambda text: text.replace("Watch 0", "Watch\t0\x07"))
+    assert any("Watch\t0\x07" in text for text in read)
 
 
 def test_lone_surrogates_and_octets_that_are_no_text_are_replaced(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ _LOSSES: dict[str, tuple[str, str]] = {
     "loose": ("message", "without the one before it: it begins a branch of its own"),
     "no_question": ("reply", "without a question: a line takes its place"),
     "late_system": ("system message", "in the middle of a conversation left out"),
+    "folders": ("conversation", "of a folder there, whose name is not in the file: a tag can stand for it"),
     "edited": ("message", "changed at the source: kept as first imported"),
 }
 _PLURALS = {"part of another kind": "parts of another kind", "reply": "replies"}

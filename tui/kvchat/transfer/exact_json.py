@@ -34,9 +34,15 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def loads(text: str) -> object:
-    """The value of JSON `text`. Raises ValueError for anything that is not JSON, depth and size of numbers included."""
+def _unknown(name: str) -> object:
+    return None
+
+
+def loads(text: str, *, lenient: bool = False) -> object:
+    """The value of JSON `text`. Raises ValueError for anything that is not JSON, depth and size of numbers included.
+    `lenient`: what programs write though it is none is taken: NaN and infinities, as null, and raw control characters
+    in strings."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_unknown if lenient else _no_constant, strict=not lenient)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error

@@ -25,6 +25,8 @@ from kvchat.transfer.importing.thread import (
 
 _ASSET = re.compile(r"[a-z-]{1,20}://(file[-_]\w{6,64})(?:#.*)?")
 _CANVAS = "canmore."
+_PROJECT = "g-p-"
+"""How the id of a project begins; that of a custom GPT, in the same field, is `g-` and no more."""
 _PART = "\ue202"
 _MARK = re.compile("([ \t]?)\ue200(?:([a-z_]{0,40})([^\ue200\ue201]{0,4000})\ue201|[^\\s\ue200\ue201]{0,200}\\Z)")
 """A mark of a source or of what is named, such as `cite` and `turn0search1`; at the end of a text it may be cut."""
@@ -47,6 +49,8 @@ def _read(value: dict[str, object]) -> Thread:
         created=seconds_of(value.get("create_time")),
     )
     thread.mark(favourite=value.get("is_starred"), archived=value.get("is_archived"))
+    if text_of(value.get("conversation_template_id")).startswith(_PROJECT):
+        thread.lost(Loss.FOLDERS)
     model = text_of(value.get("default_model_slug"))
     for id, entry in mapping.items():
         if not isinstance(entry, dict):

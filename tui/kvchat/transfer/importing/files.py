@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import io
+import json
 import logging
 import sqlite3
 import zipfile
@@ -232,13 +233,14 @@ class Files:
         asset: Callable[[str], bytes],
     ) -> Iterator[FoundConversation | Missed]:
         """`so_far`: how far it has come in all, from the octets that were read of this file. Raises NotTaken."""
-        begins = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\x1e")
+        encoding = json.detect_encoding(head)  # by a mark, or the zeros of UTF-16, which PowerShell writes
+        begins = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n\x1e")
         if begins[:1] in ("[", "{"):
-            yield from self._json(file, where, at, so_far, asset)
+            yield from self._json(JsonValues(file, encoding), file, where, at, so_far, asset)
             return
         for format in formats():
             if isinstance(format, TextFormat) and format.fits(begins):
-                text = file.read(4 * LONGEST + 4).decode("utf-8", "replace")
+                text = file.read(4 * LONGEST + 4).decode(encoding, "replace")
                 try:
                     thread = _read(format.read, text, PurePath(where).stem)
                     yield FoundConversation(thread, format.title, at, where)
@@ -248,9 +250,14 @@ class Files:
         raise NotTaken(ImportRefusal.FOREIGN)
 
     def _json(
-        self, file: IO[bytes], where: str, at: float, so_far: Callable[[int], int], asset: Callable[[str], bytes]
+        self,
+        values: JsonValues,
+        file: IO[bytes],
+        where: str,
+        at: float,
+        so_far: Callable[[int], int],
+        asset: Callable[[str], bytes],
     ) -> Iterator[FoundConversation | Missed]:
-        values = JsonValues(file)
         missed: list[Statement] = []  # until it is known that there are conversations in the file at all
         is_known = False
         for value in _with_sessions(values):

@@ -28,13 +28,13 @@ class JsonValues:
     """The values of a file: the elements of its array, those of the array `conversations` in its object, or values one
     after the other as in JSONL. A value that cannot be read is a NotTaken."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], encoding: str = "utf-8") -> None:
         self.header: dict[str, object] = {}
         """The fields before `conversations`."""
         self.length = 0
         """Characters of the value that came last."""
         self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         self._text = ""
         """What was read and is not done with."""
         self._ended = False
@@ -79,7 +79,7 @@ class JsonValues:
             return NotTaken(ImportRefusal.TOO_DEEP, limit=DEEPEST)
         self.length = self._at - self._begin
         try:
-            return loads(self._text[self._begin : self._at])
+            return loads(self._text[self._begin : self._at], lenient=True)
         except ValueError:
             return NotTaken(ImportRefusal.NOT_JSON)
 
@@ -93,7 +93,7 @@ class JsonValues:
         if self._begin is None or not _WRAPPER.search(self._text, max(self._begin, before - 100), before):
             return False
         try:
-            header = loads(f"{self._text[self._begin : before]}[]}}")
+            header = loads(f"{self._text[self._begin : before]}[]}}", lenient=True)
         except ValueError:
             return False
         self.header = header if isinstance(header, dict) else {}

@@ -55,6 +55,10 @@ def _read(value: dict[str, object]) -> Thread:
     thread.mark(favourite=value.get("pinned"), archived=value.get("archived"))
     for tag in [*list_of(dict_of(value.get("meta")).get("tags")), *list_of(chat.get("tags"))]:
         thread.tag(dict_of(tag).get("name") or tag)
+    if name := text_of(dict_of(value.get("folder")).get("name")):
+        thread.tag(name)
+    elif id_of(value.get("folder_id")):
+        thread.lost(Loss.FOLDERS)
     listed = messages.values() if messages else list_of(chat.get("messages"))
     before: str | None = None
     for number, one in enumerate(listed):

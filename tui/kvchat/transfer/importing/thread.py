@@ -85,6 +85,8 @@ class Loss(StrEnum):
     """Replies without a question before them."""
     LATE_SYSTEM = auto()
     """System messages behind a question."""
+    FOLDERS = auto()
+    """Conversations in a folder or project of which the file has no name."""
     EDITED = auto()
     """Messages that are stored already and read otherwise in the file now."""
 
