@@ -134,6 +134,8 @@ class RouterStandIn(ToyServer):
         self.gate = asyncio.Event()
         """While it is not set, a model that is being loaded does not become ready."""
         self.gate.set()
+        self.states: dict[str, str] = {}
+        """The states of models that are neither loaded nor unloaded: `loading`, `failed`, `sleeping`."""
         self._autoload = autoload
         self._most = most
 
@@ -164,7 +166,7 @@ class RouterStandIn(ToyServer):
         return self._routed(body.get("model", ""), asked, lambda model: model.post(url.path, body))
 
     def _entry(self, name: str) -> dict[str, object]:
-        value = "loaded" if name in self.loaded else "unloaded"
+        value = self.states.get(name) or ("loaded" if name in self.loaded else "unloaded")
         return {
             "id": name,
             "object": "model",
