@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -74,6 +75,20 @@ def test_a_host_cache_that_lost_a_state_reuses_what_is_left() -> None:
     assert simulator.predict(prompt).cached == 300
     assert simulator.without_parked(prompt, 200).predict(prompt).cached == 100
     assert simulator.predict(prompt).cached == 300, "nothing was changed"
+
+
+@pytest.mark.parametrize(("rewind", "learns"), [(Rewind.ANYWHERE, True), (Rewind.WINDOW, False)])
+def test_a_state_that_could_not_be_rewound_says_nothing_of_the_host_caches_size(rewind: Rewind, learns: bool) -> None:
+    simulator = Simulator(Shape(rewind=rewind, window=256))
+    for start, owner in ((A, "a"), (B, "b"), (3000, "c"), (A, "a"), (B, "b")):
+        found = simulator.begin(ids(start, 400), owner, 0.0, users=(300,))
+        simulator.reported(found.slot, found.cached)  # it was seen to bring states back
+        simulator.end(found.slot, NO_TOKENS)
+    found = simulator.begin(ids(A, 380) + ids(9000, 100), "branch", 0.0)
+    assert found.source == "parked" and found.cached > 256
+    simulator.reported(found.slot, 0)
+    assert (simulator.host != simulator.shape) == learns
+    assert ("c" in owners(tuple(simulator.parked))) != learns
 
 
 def test_where_the_ids_of_an_answer_are_not_known_more_may_be_reused() -> None:

@@ -269,7 +269,7 @@ class Simulator:
         elif request.taken and request.least < request.start:  # another client went on in the slot, and so did this one
             kept = cached < self.shape.keep * len(request.taken[0].tokens)
             self._parked = [*request.taken[:1], *self._parked] if kept else self._parked
-        elif request.taken:
+        elif request.taken and self._came_whole(request):
             full, most = least > 0, min(most, size)
             self._parked = [held for held in self._parked if any(held is one for one in request.taken)]
         self._room = min(least, most), most
@@ -284,6 +284,11 @@ class Simulator:
         if cached < request.start:
             self._missed(slot, request, cached)
         return full
+
+    def _came_whole(self, request: _Request) -> bool:
+        """Whether a parked state is of use to a request as it is. One that had to be rewound may be there all the same,
+        without the checkpoint that this takes."""
+        return self.shape.rewind is Rewind.ANYWHERE or request.prompt.starts_with(request.taken[0].tokens)
 
     def _missed(self, slot: int, request: _Request, cached: int) -> None:
         left = tuple(c for c in request.before.checkpoints if c.tokens - 1 <= cached)
