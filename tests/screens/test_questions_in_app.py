@@ -164,6 +164,35 @@ async def test_a_letter_that_begins_a_word_is_no_answer(
         assert app.draft == "any" and not read(server) and waits(app)
 
 
+@pytest.mark.parametrize("key", ["left", "backspace", "delete", "home"])
+async def test_a_letter_or_enter_right_behind_another_key_is_no_answer(
+    drive: Drive, server: ToyServer, pauses: Callable[[float], None], key: str
+) -> None:
+    server.on_chat(calls(READ), tokens("I may not.", prompt=60))
+    async with drive() as app:
+        await begun(app)
+        await app.service.turns.send(app.conversation.id, _question())
+        await app.opens("ConfirmScreen")
+        pauses(DAY)
+        await app.press(key, "enter")
+        assert app.front == "ConfirmScreen" and not read(server)
+        await app.press(key, "y")
+        assert app.draft == "y" and not read(server) and waits(app)
+
+
+async def test_who_read_the_whole_question_answers_at_once(
+    drive: Drive, server: ToyServer, pauses: Callable[[float], None]
+) -> None:
+    server.on_chat(calls(READ), tokens("Ten.", prompt=60))
+    async with drive() as app:
+        await begun(app)
+        await app.service.turns.send(app.conversation.id, _question())
+        await app.opens("ConfirmScreen")
+        pauses(DAY)
+        await app.press("pagedown", "pageup", "y")
+        await app.until(lambda: read(server))
+
+
 async def test_a_question_waits_behind_another_dialog_and_goes_with_its_call(drive: Drive, server: ToyServer) -> None:
     server.on_chat(calls(READ), tokens("I may not.", prompt=60))
     async with drive() as app:

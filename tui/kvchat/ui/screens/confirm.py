@@ -71,6 +71,10 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         """Takes what is typed here and is no answer."""
         self._is_meant = True
         """Whether the user asked for it, or went to it."""
+        self._typed_at = -inf
+        """Monotonic seconds of the last key here."""
+        self._is_quiet = True
+        """Whether the last key came alone."""
         self._held = ""
         """A letter that answers, while another may follow."""
         self.has_stepped_back = False
@@ -126,6 +130,8 @@ class ConfirmScreen(ListModal[R], Generic[R]):
             return
         text = event.character if event.is_printable and event.character else ""
         keys = [key.casefold() for key, _, _ in self._choices]
+        self._is_quiet = event.time >= self._typed_at + self.app.quiet_s
+        self._typed_at = event.time
         if event.time <= self._since or self._held:  # it was not meant for an answer, or the letter before began a word
             event.stop()
             event.prevent_default()
@@ -156,7 +162,8 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         """Whether an answer is on the screen, and its key is not one of a sentence."""
         found = self.find_widget(self.rows)
         row = found.region.y + index - self.rows.scroll_offset.y
-        is_writing = self._draft is not None and self._draft.is_written and not self._is_meant
+        draft = None if self._is_meant else self._draft
+        is_writing = draft is not None and (draft.is_written or not self._is_quiet)
         is_seen = self._drawn_in == self.app.size and found.visible_region.contains(found.region.x, row)
         return is_seen and not is_writing
 
@@ -173,6 +180,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def action_page(self, direction: int) -> None:
         """The words scroll; the answers are few."""
+        self._is_meant = True
         for words in self.query(QuestionWords):
             words.scroll_relative(y=direction * max(1, words.size.height - 1), animate=False)
 
