@@ -35,6 +35,8 @@ USUAL = {
     "theme_files": 400,
     "mirror_turns": 40,
     "mcp_talks": 150,
+    "key_walks": 12,
+    "typed_sentences": 20,
     "mcp_reconnects": 12,
 }
 """What the tests try without being asked for more: a share goes no lower."""
@@ -119,6 +121,12 @@ GATES = (
         "a call of an MCP server gives the right result or one sentence, and is carried out once",
         "grammar/test_mcp_talks.py tool_servers/test_client.py tool_servers/test_program.py",
         {"mcp_talks": 20_000, "mcp_reconnects": 200},
+    ),
+    Gate(
+        "K1",
+        "whatever is typed beside questions that open by themselves, a yes is meant and no letter is lost",
+        "screens/test_grammar_of_keys.py screens/test_questions_in_app.py",
+        {"key_walks": 4_000, "typed_sentences": 2_000},
     ),
     Gate(
         "S1",
