@@ -81,6 +81,9 @@ async def test_the_json_tells_the_calls(run) -> None:
         done = await run("--base-url", server.url, *ASK, "--json", "--allow", "read_file", "How often?")
     found = json.loads(done.out)
     assert (found["text"], found["calls"]) == ("Ten.", [{"tool": "read_file", "arguments": READ}])
+    turn = found["turn"]
+    assert turn["requests"] == 2 and turn["prompt_tokens"] > found["prompt_tokens"], "a step with a call counts, too"
+    assert turn["evaluated_tokens"] == turn["prompt_tokens"] - turn["cached_tokens"]
 
 
 async def test_an_unknown_tool_is_said_before_anything_is_sent(run) -> None:

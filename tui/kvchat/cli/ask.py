@@ -770,4 +770,18 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "predicted_tokens": figures and figures.predicted_tokens,
         "predicted_ms": figures and figures.predicted_ms,
         "context_size": figures and figures.context_size,
+        "turn": _sums(_turn(conversation, answer)),
     }
+
+
+SUMMED = ("prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens", "predicted_tokens")
+
+
+def _sums(turn: Sequence[Node]) -> Mapping[str, int | None]:
+    """How many requests a turn took, and the sums of their figures; one that is not known of each is null."""
+    steps = [node.figures for node in turn if node.role is Role.ASSISTANT and node.figures is not None]
+    sums: dict[str, int | None] = {"requests": len(steps)}
+    for name in SUMMED:
+        known = [value for step in steps if (value := getattr(step, name)) is not None]
+        sums[name] = sum(known) if len(known) == len(steps) else None
+    return sums
