@@ -76,6 +76,11 @@ def first_key(id: str, overrides: Mapping[str, str]) -> str:
     return overrides.get(id, BY_ID[id].keys).partition(",")[0]
 
 
+def key_words(keys: str) -> str:
+    """Keys of the table or the settings as the user reads them: `Ctrl+PgDn, Alt+↓, F9`."""
+    return ", ".join(key_names.shown(key) for key in keys.split(",") if key)
+
+
 class HelpRow(Struct, frozen=True):
     """A line of the help screen."""
 
@@ -94,7 +99,7 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
     for action in BY_ID.values():
         words = BY_ID[swapped.get(action.id, action.id)]
         keys = (overrides or {}).get(action.id, action.keys)
-        shown = "1–9" if action.id in FIXED else ", ".join(key_names.shown(key) for key in keys.split(",") if key)
+        shown = "1–9" if action.id in FIXED else key_words(keys)
         if not keys and action.vi_keys:
             shown = f"{key_names.shown(action.vi_keys)} (vi_keys)"
         slash = f"/{action.slash} {action.argument}".rstrip() if action.slash else ""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from kvchat.commands.actions import BY_ID
-from kvchat.commands.keymap import FIXED, keymap
+from kvchat.commands.keymap import FIXED, key_words, keymap
 from kvchat.config.layers import Layers, is_read_at_start
 from kvchat.config.load import no_profile
 from kvchat.config.option import Option, OptionKind, UnfitError, from_text, wrong_entries
@@ -52,6 +52,8 @@ class SettingRow(Struct, frozen=True):
     """Whether its value is not shown, and not changed in a field."""
     problem: str = ""
     """What is wrong with it in the file."""
+    found_by: str = ""
+    """Further words that a search finds it by: of the keys of an action, those of the help."""
 
 
 def rows(layers: Layers, themes: Sequence[str] = ()) -> list[SettingRow]:
@@ -123,6 +125,7 @@ def _key_row(layers: Layers, id: str) -> SettingRow:
         origin,
         is_set=line is not None,
         problem=problem,
+        found_by=f"{action.group} {action.label} /{action.slash} /{action.also} {key_words(keys)}",
     )
 
 

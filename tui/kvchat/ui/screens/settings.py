@@ -175,7 +175,7 @@ class SettingsScreen(ListModal[None]):
     def _find(self, cursor: int = 0) -> None:
         """Show what has the words: what is called so first."""
         words = self._query.casefold().split()
-        texts = [f"{row.path} {row.about} {row.shown}".casefold() for row in self._all]
+        texts = [f"{row.path} {row.about} {row.shown} {row.found_by}".casefold() for row in self._all]
         found = [self._all[at] for at in kept(texts, self._query)]
         self._shown = sorted(
             found, key=lambda row: (words != [row.path], not all(word in row.path.casefold() for word in words))
