@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -160,6 +161,38 @@ async def test_the_setting_speaks_for_the_server(make: Maker, server: ToyServer,
     service = make(server.url)
     service.core.settings = changed(service.settings, "server.vision", "yes")
     id = await begun(service)
+    await say(service, id, "What is this?", lamp)
+    assert path_of(service, id)[-1] == (Role.ASSISTANT, State.DONE)
+
+
+async def test_the_setting_of_vision_counts_at_once(
+    make: Maker, server: ToyServer, seeing: SeeingServer, lamp: Path
+) -> None:
+    for at, before, after in ((server.url, "auto", "yes"), (server.url, "no", "yes"), (seeing.url, "no", "auto")):
+        service = make(at)
+        service.take_settings(changed(service.settings, "server.vision", before))
+        id = await begun(service)
+        with pytest.raises(ChatError, match="Nothing was sent"):
+            await say(service, id, "What is this?", lamp)
+        service.take_settings(changed(service.settings, "server.vision", after))
+        await say(service, id, "What is this?", lamp)
+        assert path_of(service, id)[-1] == (Role.ASSISTANT, State.DONE)
+        service.take_settings(changed(service.settings, "server.vision", "no"))
+        with pytest.raises(ChatError, match="this conversation has an image"):
+            await say(service, id, "And why?")
+
+
+async def test_the_setting_of_vision_of_a_named_server_counts_at_once(
+    make: Maker, server: ToyServer, seeing: SeeingServer, lamp: Path
+) -> None:
+    service = make(seeing.url)
+    other = replace(service.settings.server, base_url=server.url)
+    service.core.settings = replace(service.settings, profiles={"other": other})
+    id = await begun(service)
+    await service.chooser.use(id, "other")
+    with pytest.raises(ChatError, match="does not say"):
+        await say(service, id, "What is this?", lamp)
+    service.take_settings(replace(service.settings, profiles={"other": replace(other, vision="yes")}))
     await say(service, id, "What is this?", lamp)
     assert path_of(service, id)[-1] == (Role.ASSISTANT, State.DONE)
 

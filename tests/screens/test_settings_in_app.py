@@ -116,6 +116,34 @@ async def test_what_is_read_at_the_start_says_so_and_leaves_the_run_alone(drive:
         assert load(file)[0].server.timeout == 9 and app.service.settings.server is before
 
 
+async def test_vision_is_in_force_at_once(drive: Drive, file: Path) -> None:
+    async with drive() as app:
+        await found(app, "server.vision")
+        assert "read when kvchat starts" not in app.prose
+        await app.press("enter", "right", "enter")
+        await app.until(lambda: "Saved." in app.prose)
+        assert load(file)[0].server.vision == app.service.settings.server.vision == "yes"
+        assert app.service.servers.link().connector.server.vision == "yes"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("Ctrl+PgDn", "keys.next"),
+        ("Ctrl+]", "keys.jump"),
+        ("/exit", "keys.quit"),
+        ("/clear", "keys.new"),
+        ("Another answer", "keys.transcript.regenerate"),
+        ("Messages fold", "keys.transcript.fold"),
+    ],
+)
+async def test_keys_are_found_by_the_words_of_the_help(drive: Drive, file: Path, words: str, name: str) -> None:
+    async with drive(size=(128, 40)) as app:
+        await app.command(f"/settings {words}")
+        await app.opens("SettingsScreen")
+        await app.until(lambda: any(f" {name} " in line for line in app.lines))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [

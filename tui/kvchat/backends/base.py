@@ -245,8 +245,6 @@ class HttpBackend:
             raise errors.protocol(self.url, error) from None
         finally:
             self.heard = {}
-        if self._options.vision != "auto":
-            described = _told_to_see(described, self._options.vision == "yes")
         self._info = replace(
             described,
             kind=self.kind.name,
@@ -665,10 +663,6 @@ def _is_no_list(error: BackendError | PayloadError) -> bool:
     if isinstance(error, PayloadError) or error.fault is Fault.NOT_JSON:
         return True
     return error.status not in (None, 401, 502, 503, 504)
-
-
-def _told_to_see(info: ServerInfo, sees: bool) -> ServerInfo:
-    return replace(info, sees=sees, listing=tuple(replace(model, sees=sees) for model in info.listing))
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

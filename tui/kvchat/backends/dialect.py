@@ -60,8 +60,6 @@ class ServerOptions(Struct, frozen=True):
     """Tokens of the window to ask for, where the server takes that with a request (Ollama's num_ctx)."""
     names_model: bool = False
     """Whether a model is named for it, so that it is of use without a list of models."""
-    vision: Literal["auto", "yes", "no"] = "auto"
-    """Whether its models take images, where the user says so."""
     keep_alive: str = ""
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
     wait_seconds: float | None = None

@@ -171,6 +171,7 @@ class ChatService:
     def take_settings(self, wanted: Settings) -> None:
         """Work with changed settings from now on; what is read at the start stays as it is."""
         before, self.core.settings = self.settings, running(self.settings, wanted)
+        self.core.servers.links.take_settings()
         self._build_wanted()
         if before.memory.enabled != self.settings.memory.enabled:
             self.extraction.begin()  # what is said while it is off is never gone through

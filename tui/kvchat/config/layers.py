@@ -15,6 +15,7 @@ from msgspec import Struct
 from kvchat.config.load import effective, load, variables_used
 from kvchat.config.option import Option, OptionKind
 from kvchat.config.problem import Problem
+from kvchat.config.server import ServerSettings
 from kvchat.config.settings import OPTIONS, Settings, changed_at, option_at, server_options, value_of
 from kvchat.config.source import Key
 from kvchat.config.toml import TomlFile, read_toml
@@ -90,11 +91,13 @@ AT_START = frozenset(
     {"plain", "mouse", "memory.folder", "documents.largest_file_mb", "documents.hidden", "documents.watch"}
 )
 _AT_START_SECTIONS = frozenset({"server", "profiles", "engine", "embeddings"})
+_AT_ONCE = frozenset({"vision"})
+"""What is in force at once of a server: it changes what is sent there, not how it is reached."""
 
 
 def is_read_at_start(option: Option) -> bool:
     """Whether a setting is read once, when kvchat starts: the servers and files that it names are opened then."""
-    return option.path in AT_START or option.key[0] in _AT_START_SECTIONS
+    return option.path in AT_START or (option.key[0] in _AT_START_SECTIONS and option.name not in _AT_ONCE)
 
 
 def running(now: Settings, wanted: Settings) -> Settings:
@@ -103,4 +106,10 @@ def running(now: Settings, wanted: Settings) -> Settings:
         option = option_at(tuple(key.split(".")))
         assert option is not None
         wanted = changed_at(wanted, option.key, value_of(now, option))
-    return replace(wanted, server=now.server, profiles=now.profiles, engine=now.engine, embeddings=now.embeddings)
+    profiles = {name: _seeing(server, wanted.profiles.get(name, server)) for name, server in now.profiles.items()}
+    server = _seeing(now.server, wanted.server)
+    return replace(wanted, server=server, profiles=profiles, engine=now.engine, embeddings=now.embeddings)
+
+
+def _seeing(now: ServerSettings, wanted: ServerSettings) -> ServerSettings:
+    return now if now.vision == wanted.vision else replace(now, vision=wanted.vision)

@@ -501,7 +501,6 @@ def server_options(server: ServerSettings) -> ServerOptions:
         session_fields=server.session_fields,
         context_size=server.context_size or None,
         keep_alive=server.keep_alive,
-        vision=server.vision,
     )
 
 

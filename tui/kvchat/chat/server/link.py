@@ -154,6 +154,11 @@ class Links:
         """The link that this backend belongs to."""
         return next((link for link in self if link.connector.has(backend)), None) or self.at(DEFAULT)
 
+    def take_settings(self) -> None:
+        """What is in force at once of the servers' settings is so from now on."""
+        for link in self:
+            link.connector.server = _server_of(link.name, self._ground.settings)[0]
+
     @property
     def engine(self) -> Link | None:
         """The link that runs the built-in engine."""

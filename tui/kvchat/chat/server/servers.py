@@ -274,13 +274,21 @@ class Servers(ConversationObserver):
 
         info = await self.reach(conversation.id)
         model = self.model_of(conversation, info)
-        if not info.takes_images(model):
+        if not (sees := self._sees(conversation, info, model)):
             earlier = not has_images([path[-1].wire])
-            raise ChatError.of(no_images(model or info.model, info.takes_images(model), earlier=earlier))
+            raise ChatError.of(no_images(model or info.model, sees, earlier=earlier))
 
     def takes(self, conversation: OpenConversation, info: ServerInfo, path: Sequence[Node]) -> bool:
         """Whether a server takes all that the messages of `path` hold."""
-        return not has_images(node.wire for node in path) or bool(info.takes_images(self.model_of(conversation, info)))
+        return not has_images(node.wire for node in path) or bool(
+            self._sees(conversation, info, self.model_of(conversation, info))
+        )
+
+    def _sees(self, conversation: OpenConversation, info: ServerInfo, model: str) -> bool | None:
+        """Whether a model takes images: as the settings of its server say, else as that says itself. None: neither
+        does."""
+        told = self.link(conversation.id).connector.server.vision
+        return info.takes_images(model) if told == "auto" else told == "yes"
 
     async def restart(self) -> None:
         """Connect anew; the embedded engine is started again."""
