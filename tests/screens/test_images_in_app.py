@@ -104,12 +104,37 @@ async def test_a_mentioned_image_is_shown_over_the_composer(drive: Drive, seeing
         await app.until(lambda: "1 file ≤1,400 tok: lamp.png" in app.text)
 
 
-async def test_a_pasted_path_becomes_the_image_by_a_key(drive: Drive, seeing: SeeingServer, lamp: Path) -> None:
+@pytest.mark.parametrize("form", ["{0}", "'{0}' ", "file://{0}", "{1}", "./lamp.png\n"])
+async def test_a_pasted_path_becomes_the_image_by_itself_and_undo_takes_it_back(
+    drive: Drive, seeing: SeeingServer, lamp: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(lamp.parent.parent))
+    pasted = form.format(lamp, "~/work/lamp.png")
     async with drive(server=seeing) as app:
-        await app.paste(str(lamp))
-        await app.until(lambda: app.noticed("attaches lamp.png"))
-        await app.run("attach")
-        await app.until(lambda: app.draft.startswith(CHIP) and str(lamp) not in app.draft.partition("\x1e")[0])
+        await app.write("see ")
+        await app.paste(pasted)
+        await app.press(*"lit?")
+        await app.until(lambda: app.draft.startswith(f"see {CHIP} ") and app.draft.strip().endswith(" lit?"))
+        await app.press(*["ctrl+underscore"] * 2)
+        await app.until(lambda: app.draft.strip() == f"see {pasted.strip()}")
+        await app.paste("\n")
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.turns == 1)
+        await app.settled()
+        assert app.said[0].strip() == f"see {pasted.strip()}"
+        assert not any(b"data:image" in visit.body for visit in seeing.chats)
+
+
+async def test_a_pasted_path_of_no_image_stays_text(drive: Drive, seeing: SeeingServer, lamp: Path) -> None:
+    notes, gone, broken = (lamp.with_name(name) for name in ("notes.md", "gone.png", "broken.png"))
+    notes.write_text("Notes.")
+    broken.write_bytes(b"no image")
+    async with drive(server=seeing) as app:
+        for path, told in ((notes, "That is a file's path"), (gone, ""), (broken, "broken.png")):
+            await app.paste(f"{path} ")
+            await app.until(lambda told=told: not told or app.noticed(told))
+            assert app.draft.endswith(f"{path} ")
+        assert "[" not in app.draft
 
 
 async def test_what_a_blind_model_cannot_get_stays_in_the_composer(drive: Drive, blind: SeeingServer) -> None:

@@ -160,10 +160,17 @@ class ContextController:
 
     @in_worker("pasted path", exclusive=True)
     async def offer_to_attach(self, event: Composer.PathPasted) -> None:
-        """The path of a file was pasted: say how it is attached."""
+        """The path of a file was pasted: an image is attached in its place, and keys wait for it; of another file say
+        how it is attached."""
         import asyncio
 
-        if await asyncio.to_thread(_is_file, event.path):
+        from kvchat.documents.images import ENDINGS
+
+        if Path(event.path).suffix.lower() in ENDINGS and self.workspace.editing is None:
+            with self.workspace.app.key_queue.hold():
+                if await asyncio.to_thread(_is_file, event.path):
+                    await self._put(event.path, event.pasted)
+        elif await asyncio.to_thread(_is_file, event.path):
             self._pasted = event
             name = one_line(Path(event.path).name, 60)
             self.workspace.say(f"That is a file's path · {self.workspace.key_of('attach')} attaches {name}")
@@ -204,6 +211,9 @@ class ContextController:
 
     @in_worker("attach")
     async def _capture(self, path: str, instead_of: str = "") -> None:
+        await self._put(path, instead_of)
+
+    async def _put(self, path: str, instead_of: str) -> None:
         id = self.workspace.conversation.id
         try:
             block = await self._retrieval.attach(id, path)

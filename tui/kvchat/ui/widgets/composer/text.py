@@ -385,7 +385,8 @@ class ComposerText(TextArea):
         spans = tuple(span.moved(len(before)) for span in labelled(label, self.chips.get))
         result = self.edit(self._edit_of(f"{before}{label}{after}", start, end, spans))
         self.history.checkpoint()
-        self.move_cursor(result.end_location)
+        row, column = result.end_location
+        self.move_cursor((row, column + (not after)))  # behind the blank that was there
 
     def _place_of(self, text: str) -> tuple[Location, Location] | None:
         """The last place of this piece of one line; None: nowhere."""
