@@ -598,7 +598,7 @@ class ServerState(Struct, frozen=True):
     process: str = ""
     """Something random that stays the same while the server's process lives."""
     asleep: bool = False
-    """Whether the model was unloaded for want of use; what was cached is gone."""
+    """Whether the model was unloaded, for want of use or, by a router, of room; what was cached is gone."""
     file: str = ""
     """The path of its model file, where the server runs."""
 

@@ -264,6 +264,7 @@ _REMEDIES: dict[str, str] = {
     Remedy.GO_BACK: "<model:Each model has a cache of its own: going back finds the other one's if it stayed loaded.|"
     "Going back to the first server finds what it still holds.>",
     Remedy.SLEEP_LATER: "<words:{words}|Raise the server's time to keep an idle model loaded.>",
+    Remedy.MORE_MODELS: "Start the server with {flag}: this model then stays loaded beside another.",
     Remedy.REPORT: "<words:{words}|Look for the server's setting for cached tokens in the usage.>",
     Remedy.SWITCH_CACHING_ON: "<program:Start {program} with {flag}.|<words:{words}|Look for the server's setting for "
     "prompt or prefix caching.>>",

@@ -509,7 +509,12 @@ class LlamaCppBackend(HttpBackend):
         self._state = None
         if state is not None and self._clock.now() < until:
             return state
-        _, found = await self.get_json(PROPS_PATH)
+        try:
+            _, found = await self.get_json(PROPS_PATH)
+        except BackendError as error:
+            if self._routed is None or error.status != 400:
+                raise
+            return ServerState(asleep=True)  # the router has unloaded it since
         return self._checked(lambda: state_in(as_object(found, "properties")))
 
     async def slot_counts(self) -> list[SlotCount]:

@@ -110,6 +110,7 @@ class Remedy(StrEnum):
     STAYS_LOADED = auto()
     GO_BACK = auto()
     SLEEP_LATER = auto()  # words: a sentence
+    MORE_MODELS = auto()  # flag
     REPORT = auto()  # words
     SWITCH_CACHING_ON = auto()  # words, or flag and program
     LOOK_FOR_PROXY = auto()

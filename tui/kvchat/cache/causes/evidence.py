@@ -140,7 +140,9 @@ class Evidence(Struct, frozen=True):
     slept: bool = False
     """It was seen asleep, or its slots were gone after a known time to sleep."""
     loading_seen: bool = False
-    """It answered "loading" before this answer."""
+    """It answered "loading" before this answer, or its list had the model as not loaded, or a router loaded it anew."""
+    room_for_models: int | None = None
+    """How many models it keeps loaded; None: not known."""
     beside_cancelled: bool = False
     """A request of ours that was cancelled may still have been computed when this one was sent."""
 

@@ -103,7 +103,10 @@ def restarted(embedded: bool, flags: Flags) -> Statement | None:
     return said(Remedy.SAVE_SLOTS, flag=flags.slot_folder) if flags.slot_folder else None
 
 
-def unloaded(flags: Flags) -> Statement:
+def unloaded(flags: Flags, room: int | None = None) -> Statement:
+    """`room`: how many models the server keeps loaded, where one more takes the place of another."""
+    if room and flags.more_models:
+        return said(Remedy.MORE_MODELS, flag=flags.more_models.format(models=room + 1))
     return said(Remedy.STAYS_LOADED) if flags is ENGINE_FLAGS else said(Remedy.SLEEP_LATER, words=flags.idle or None)
 
 

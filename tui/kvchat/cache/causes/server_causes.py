@@ -37,7 +37,7 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
     if case.e.restarted or moved:
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags)
     if case.e.loading_seen:
-        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.flags)
+        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.flags, case.e.room_for_models)
     return None
 
 

@@ -91,7 +91,8 @@ class ServerCache:
         self.journal = journal
         self._ground = ground
         self.prompts = PromptTokens(access, ground.events)
-        self.slots = SlotObserver(access, server.base_url, simulator, journal, ground.events)
+        is_router = server.room_for_models is not None
+        self.slots = SlotObserver(access, server.base_url, simulator, journal, ground.events, is_router=is_router)
         self.cancelled = CancelledSlots(access, server, ground, self._freed)
         self.notes: ServerNotes | None = None
         """None: nothing is noted, as of the embedded engine, which ends with kvchat."""

@@ -40,9 +40,18 @@ class SlotObserver:
     """What a server says of its slots, and what that says of the requests before."""
 
     def __init__(
-        self, access: CacheAccess, base_url: str, simulator: Hypotheses, journal: Journal, events: EventBus
+        self,
+        access: CacheAccess,
+        base_url: str,
+        simulator: Hypotheses,
+        journal: Journal,
+        events: EventBus,
+        *,
+        is_router: bool = False,
     ) -> None:
+        """`is_router`: the process behind the slots is one model's, which a router loads and unloads."""
         self._access = access
+        self._ended: Literal["restarted", "unloaded"] = "unloaded" if is_router else "restarted"
         self._base_url = base_url
         self.simulator = simulator
         self.journal = journal
@@ -114,7 +123,7 @@ class SlotObserver:
         used = [slot for slot, (before, now) in enumerate(pairs) if before != now] if quiet and not emptied else []
         if emptied or (first and not any(task is not None for task in tasks)):
             # only a new process has another name; one that keeps it has slept
-            self._lost("slept" if self.state.process and emptied else "restarted")
+            self._lost("slept" if self.state.process and emptied else self._ended)
         elif self._unheard and tasks == self.tasks_at_begin:
             self.simulator.never_began()
             self._came = None
@@ -131,11 +140,11 @@ class SlotObserver:
         """The server said who it is: see whether it lost what it held."""
         before, self.state = self.state, state
         if state.asleep and not before.asleep:
-            self._lost("slept")
+            self._lost("slept" if state.process else self._ended)
         elif before.process and state.process and before.process != state.process:
-            self._lost("restarted")
+            self._lost(self._ended)
 
-    def _lost(self, what: Literal["restarted", "slept"]) -> None:
+    def _lost(self, what: Literal["restarted", "slept", "unloaded"]) -> None:
         self.journal.saw(self._base_url, what)
         self.simulator.forget()
         self.tasks = ()

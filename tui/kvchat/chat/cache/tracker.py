@@ -339,6 +339,7 @@ class CacheTracker:
         evidence = replace(
             evidence,
             shape=cache.shape(evidence) if cache is not None else None,
+            room_for_models=info.room_for_models if info is not None else None,
             can_keep_reasoning=True if option else False if cache is not None else None,
             reasoning_option=option,
         )
@@ -403,6 +404,9 @@ class CacheTracker:
         how long the history is and why it is read again, as far as that is known."""
         info = self._servers.link(tracked.turn.session_id).info if tracked is not None else None
         ended = self.ended_since(tracked.path, info) if tracked is not None and info is not None else None
+        if tracked is not None and info is not None:
+            model = info.known(tracked.turn.model or info.model)
+            tracked.loading_seen = model is not None and model.loaded is False
 
         def noting(event: StreamEvent) -> None:
             if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":

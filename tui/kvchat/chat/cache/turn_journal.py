@@ -64,8 +64,12 @@ class Use(Struct):
         return self.said.get(shape) or self.said.get(None)
 
 
-Sight = Literal["restarted", "slept", "foreign"]
-ENDS: Mapping[Sight, Cause] = {"restarted": Cause.RESTARTED, "slept": Cause.UNLOADED}
+Sight = Literal["restarted", "slept", "unloaded", "foreign"]
+ENDS: Mapping[Sight, Cause] = {
+    "restarted": Cause.RESTARTED,
+    "slept": Cause.UNLOADED,
+    "unloaded": Cause.UNLOADED,
+}
 
 
 class Sighting(Struct, frozen=True):
@@ -279,7 +283,7 @@ class Journal:
             before=before,
             restarted=stayed and ended == "restarted",
             slept=stayed and ended == "slept",
-            loading_seen=tracked.loading_seen,
+            loading_seen=tracked.loading_seen or (stayed and ended == "unloaded"),
             beside_cancelled=tracked.beside_cancelled,
             changed_by=done.change if done else None,
             changed_message=done.message if done else None,
