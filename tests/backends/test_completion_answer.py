@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kvchat.backends.calls import CallShape
 from kvchat.backends.completion import CompletionAnswer, completion_fields, schema_of
 from kvchat.backends.dialect import (
     BackendError,
+    CallWritten,
     HostClass,
     Progressed,
     ReasoningDelta,
@@ -106,6 +108,46 @@ def test_an_error_and_a_stream_that_breaks_off():
         answer.take(Payload({"error": {"code": 500, "message": "no room", "type": "server_error"}}))
     text, thought, ids, ended, _ = read(part("<think>hm ", 1), part("and </th", 2), part("", 3))
     assert (text, thought, ids, ended.state) == ("", "hm and </th", [1, 2], State.INTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pieces", "seen"),
+    [
+        (
+            CallShape.OBJECT,
+            (
+                "I look.",
+                "<tool",
+                '_call>\n{"name": "read_f',
+                'ile", "arguments": {"pa',
+                'th": "a.txt"}}',
+                "</tool_call>",
+            ),
+            [("read_file", '{"pa'), *[("read_file", '{"path": "a.txt"}}')] * 2],
+        ),
+        (
+            CallShape.PARAMETERS,
+            ("<tool_call>\n<func", "tion=read_file>\n<parameter=path>\na", ".txt\n</parameter>"),
+            [("read_file", "<parameter=path>\na"), ("read_file", "<parameter=path>\na.txt\n</parameter>")],
+        ),
+        (
+            CallShape.CHANNELS,
+            ("<|channel|>commentary to=functions.read_file <|message|>", '{"path"', ': "a.txt"}'),
+            [("read_file", ""), ("read_file", '{"path"'), ("read_file", '{"path": "a.txt"}')],
+        ),
+        (CallShape.OBJECT, ("The tag ", "<tool_call>", " begins a call."), []),
+        (CallShape.OBJECT, ("a <", "b"), []),
+    ],
+)
+def test_a_call_is_told_while_it_is_written(shape, pieces, seen):
+    told: list[object] = []
+    prompt = TokenPrompt(Tokens([1]), "start", NO_TAGS, calls=shape)
+    answer = CompletionAnswer("http://127.0.0.1", told.append, None, prompt)
+    for id, text in enumerate(pieces):
+        answer.take(Payload(part(text, id)))
+    assert [
+        (one.call.name, one.call.arguments) for one in told if isinstance(one, CallWritten) and one.call.name
+    ] == seen
 
 
 @given(

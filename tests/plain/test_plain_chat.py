@@ -15,7 +15,7 @@ from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.plain.commands import ELSEWHERE, OWN
 from kvchat.plain.run import First
-from toyserver import ToyServer, calls, error, tokens
+from toyserver import ToyServer, calls, error, event, sse, tokens
 
 GLYPHS = re.compile("[\u2500-\u259f\u2800-\u28ff\x00-\x08\x0b-\x1f\u25a0-\u25ff]")
 """Boxes, blocks, braille, circles and controls."""
@@ -72,6 +72,19 @@ async def test_states_are_words_of_their_own_line() -> None:
             await run.until(lambda: re.search(r"\nWaiting for the server, [\d.<]+ s\.\n", run.said))
             run.mode.stop()
             await asking
+
+
+async def test_a_call_that_is_written_for_long_is_said() -> None:
+    made = {"index": 0, "id": "c", "function": {"name": "read_file", "arguments": '{"path": "'}}
+    part = event({"choices": [{"index": 0, "delta": {"tool_calls": [made]}, "finish_reason": None}]})
+    async with ToyServer() as server:
+        server.on_chat(sse([part], end=False, then="hang"))
+        async with plain(server.url, state_seconds=0.02) as run:
+            asking = asyncio.create_task(run.type("Slow?"))
+            await run.until(lambda: "Writing a call of read_file.\n" in run.said)
+            run.mode.stop()
+            await asking
+    assert run.said.count("Writing a call of read_file.") == 1
 
 
 async def test_ctrl_c_stops_an_answer_and_keeps_what_came() -> None:

@@ -17,6 +17,7 @@ from kvchat.backends import errors
 from kvchat.backends.dialect import (
     MOST_TOKENS,
     BackendError,
+    CallWritten,
     Emit,
     Ended,
     OfAlternative,
@@ -294,6 +295,7 @@ class ChatAnswer:
             self._take_parts({"type": _REFUSAL, _REFUSAL: delta[_REFUSAL]}, whole=whole, last=last)
         if self._calls.take(delta, whole=whole):
             self.went_on()
+            self._emit(CallWritten(self._calls.written))
 
     def _take_parts(self, content: object, *, whole: bool, last: bool) -> None:
         came = {"content": "", "reasoning": "", _REFUSAL: ""}

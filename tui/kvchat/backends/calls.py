@@ -98,6 +98,19 @@ class TaggedCalls:
     def take(self, text: str) -> list[Part]:
         return self._without_calls(self._thoughts.take(text))
 
+    @property
+    def written(self) -> WrittenCall | None:
+        """The call that is being written, as far as it is there; None: none is, for all that is known."""
+        body = self._held.rpartition(CALL)[2].lstrip()
+        if CALL not in self._held or not body.startswith(self._begins):
+            return None
+        body = body.partition(END_OF_CALL)[0]
+        if self._begins == _FUNCTION:
+            name, _, arguments = body.removeprefix(_FUNCTION).partition(">")
+            return WrittenCall(name.strip(), arguments.strip())
+        named, begins = _NAME.search(body), _ARGUMENTS.search(body)
+        return WrittenCall(named[1] if named else "", body[begins.end() :] if begins else "")
+
     def ended(self) -> list[Part]:
         """What was held back to the end."""
         found = self._without_calls(self._thoughts.ended())
@@ -178,6 +191,7 @@ def _object_call(written: str) -> WrittenCall:
 
 
 _NAME = compiled_later(r'"name"\s*:\s*"([^"\\]*)"')
+_ARGUMENTS = compiled_later(r'"(?:arguments|parameters)"\s*:\s*')
 
 
 def _parameters_call(written: str, tools: bytes) -> WrittenCall:
@@ -280,6 +294,11 @@ class Channels:
         self._said.add(self._kind)
         text, self._gap = self._gap + text, ""
         found.append(("content", text) if self._kind == "content" else ("reasoning_content", text))
+
+    @property
+    def written(self) -> WrittenCall | None:
+        """As of `TaggedCalls`."""
+        return WrittenCall(self._name, self._arguments) if self._kind == "call" else None
 
     def ended(self) -> list[Part]:
         """What was held back to the end. The token that ends a message may have ended the answer instead."""

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.calls import CallShape, Channels, TaggedCalls
-from kvchat.backends.dialect import BackendError, Emit, Ended, Sampled, TokenPrompt
+from kvchat.backends.dialect import BackendError, CallWritten, Emit, Ended, Sampled, TokenPrompt
 from kvchat.backends.http.payload import is_object, name_at
 from kvchat.backends.http.stream import Payload
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.thoughts import NO_TAGS, Thoughts
+from kvchat.prompt.tools import ToolCall
 
 COMPLETION_PATH = "/completion"
 _CHAT_ONLY = frozenset(
@@ -123,6 +124,8 @@ class CompletionAnswer:
         deltas = self._reader.take(text)
         if text and not deltas:
             self._chat.went_on()
+            if not isinstance(self._reader, Thoughts) and (call := self._reader.written) is not None:
+                self._emit(CallWritten(ToolCall("", call.name, call.arguments)))
         deltas += self._reader.ended() if ended else ()
         finish = _FINISH.get(str(part.get("stop_type"))) if ended else None
         if ended:

@@ -430,6 +430,12 @@ class WasThought(Struct, frozen=True):
     field: str
 
 
+class CallWritten(Struct, frozen=True):
+    """The call of a tool that is being written, as far as it is there; it takes the place of the one before."""
+
+    call: ToolCall
+
+
 class Reported(Struct, frozen=True):
     """The server's figures so far; each report replaces the one before. None: not reported."""
 
@@ -526,6 +532,7 @@ StreamEvent = (
     | TextDelta
     | ReasoningDelta
     | WasThought
+    | CallWritten
     | Reported
     | PromptShown
     | Prompted

@@ -162,7 +162,8 @@ class ToolCalls:
     @property
     def written(self) -> ToolCall:
         """The call that is being written, as far as it is there."""
-        return ToolCall(self._last.id, self._last.name, self._last.arguments)
+        call = self._last
+        return ToolCall(call.id, call.name, call.piece if call.grows and call.pieces > 1 else call.arguments)
 
     def _read(self) -> list[ToolCall]:
         """The calls in order; one without arguments has none, and one that brought no id, or that of another, has

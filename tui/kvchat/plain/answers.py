@@ -235,6 +235,8 @@ def state_sentence(live: LiveAnswer, now: float) -> str:
     if live.waiting is not None:
         return waiting_sentence(live.waiting.phase, now - live.sent_at, live.waiting.words)
     if live.first_token_at is not None:
+        if live.call is not None and live.call.name:
+            return f"Writing a call of {one_line(live.call.name, 40)}."
         return "Thinking." if live.reasoning and not live.text else ""
     if live.prefill is not None:
         return prefill_sentence(live.prefill)

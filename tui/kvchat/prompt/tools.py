@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
 from itertools import count
@@ -159,3 +160,13 @@ def broken_call(name: str, why: str) -> str:
 def readable(calls: Sequence[ToolCall]) -> str:
     """Calls as text, a line each: what stands for them where they cannot be sent back."""
     return whole_characters("\n".join(f"{call.name}({call.arguments})" for call in calls))
+
+
+def taken_apart(text: str, name: str) -> tuple[str, str]:
+    """The text of an answer with a broken call of the tool `name`: the model's own words, and what `readable` made of
+    its calls."""
+    call = re.search(rf"^{re.escape(name)}\(", text, re.MULTILINE)
+    if call is None:
+        return text, ""
+    words, _, before = text[: call.start()].rpartition("\n\n")
+    return words, before + text[call.start() :]

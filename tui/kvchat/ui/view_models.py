@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, NoteKind, Role, State
+from kvchat.prompt.tools import ToolCall, taken_apart
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import message_time
@@ -55,13 +56,16 @@ def item_of(
         known = sources(tree.path(node.id))
     streaming = node.state is State.STREAMING and live is not None and live.node == node.id
     shown = live if streaming else None
+    text, call = (shown.text, written_call(shown.call)) if shown else (node.text, "")
+    if node.note is not None and node.note.is_a(NoteKind.BROKEN_CALL):
+        text, call = taken_apart(text, str(node.note["call"]))
     own = model if node.state is State.STREAMING or node.figures is not None else ""  # else it may be imported
     return TranscriptItem(
         node_id=node.id,
         role=node.role,
         title=_title(node, model_name(node.model or own)),
         time=message_time(node.created, now),
-        text=shown.text if shown else node.text,
+        text=text,
         reasoning=shown.reasoning if shown else node.message.reasoning,
         blocks=node.message.blocks,
         state=node.state,
@@ -70,7 +74,13 @@ def item_of(
         figures=node.figures,
         streaming=streaming,
         sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
+        call=call,
     )
+
+
+def written_call(call: ToolCall | None) -> str:
+    """A call as far as it is written: `read_file: {"path": "no`."""
+    return f"{call.name}: {call.arguments}" if call is not None and call.name else ""
 
 
 def _title(node: Node, model: str) -> str:

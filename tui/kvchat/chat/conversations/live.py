@@ -13,7 +13,7 @@ from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of, tools_of
-from kvchat.prompt.tools import tool_names
+from kvchat.prompt.tools import ToolCall, tool_names
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
 from kvchat.text.problems import ChatProblem
@@ -32,6 +32,8 @@ class LiveAnswer(Struct):
     text: str = ""
     reasoning: str = ""
     reasoning_field: str = "reasoning_content"
+    call: ToolCall | None = None
+    """The call of a tool that is being written, as far as it is there."""
     progress: PromptProgress | None = None
     ahead: PromptProgress | None = None
     """How far the warm-up of this very question came that it waited for; `total` is the question's."""

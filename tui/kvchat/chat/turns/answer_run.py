@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kvchat.backends.dialect import (
     BackendError,
+    CallWritten,
     Emit,
     Ended,
     Progressed,
@@ -147,6 +148,9 @@ class AnswerRun:
                 live.text, live.reasoning, live.reasoning_field = "", text, field
                 self._saved = 0, 0
                 self._arrived.set()
+            case CallWritten(call):
+                self._first_token()
+                live.call = call
             case Prompted():
                 live.prompted, live.sampled = event, []
             case Sampled(ids):

@@ -19,7 +19,7 @@ from kvchat.text.cache import HEAT_NAMES, cost_words, opening_words, roughly_kno
 from kvchat.text.format import duration
 from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.view_models import item_of, live_row, prefilled
+from kvchat.ui.view_models import item_of, live_row, prefilled, written_call
 from kvchat.ui.widgets.sidebar_rows import Mark, mark_of, rows_of
 from kvchat.ui.widgets.statusline import live_of
 
@@ -220,8 +220,8 @@ class ConversationView:
         live = self.workspace.conversation.live
         if live is None:
             return
-        if live.text or live.reasoning:
-            self._transcript.stream_text(live.node, live.text, live.reasoning)
+        if live.text or live.reasoning or live.call:
+            self._transcript.stream_text(live.node, live.text, live.reasoning, written_call(live.call))
         # Tokens are counted by the clock's tick; what is shown at once is the prompt's progress and its end.
         news = (live.prefill, live.waiting, live.first_token_at)
         if news != self._told_news:

@@ -25,6 +25,10 @@ from kvchat.ui.render.wrap import plain_rows, wrapped
 
 _FOLDED, _UNFOLDED = "▸ ", "▾ "
 _BAR = Span("│ ", "border", "")
+CARET = Span("▍", "accent", "")
+"""At the end of what is being written."""
+MOST_SHOWN = 800
+"""Characters of a call that are looked at for its line."""
 
 
 class TranscriptItem(Struct, frozen=True):
@@ -49,11 +53,13 @@ class TranscriptItem(Struct, frozen=True):
     streaming: bool = False
     sources: tuple[Source, ...] = ()
     """What a settled answer cites."""
+    call: str = ""
+    """The call of a tool that is being written, or calls that could not be carried out."""
 
     @property
     def is_cut(self) -> bool:
         """Whether it is the beginning of an answer that can be continued."""
-        return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning)
+        return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning or self.call)
 
     @property
     def names_keys(self) -> bool:
@@ -66,11 +72,12 @@ class Folds(Struct, frozen=True):
 
     context: bool = False
     reasoning: bool = False
+    call: bool = False
 
 
 def as_text(items: Sequence[TranscriptItem]) -> str:
     """Messages for another program, as Markdown: of several each under the name of who wrote it."""
-    texts = [clean(item.text or _result(item) or item.note) for item in items]
+    texts = [clean("\n\n".join(filter(None, (item.text, item.call))) or _result(item) or item.note) for item in items]
     if len(items) == 1:
         return texts[0]
     return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}" for item, text in zip(items, texts, strict=True))
@@ -164,10 +171,25 @@ def call_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Row]:
     return rows
 
 
+def written_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Row]:
+    """A call of an answer in one line, with its length where it has no room; one that could not be carried out is
+    unfolded below it."""
+    label, room = one_line(item.call[:MOST_SHOWN]), max(8, width - 3)
+    if cell_len(label) > room or len(item.call) > MOST_SHOWN:
+        size = f" · {len(item.call):,} characters"
+        label = one_line(label, max(8, room - cell_len(size))) + size
+    if item.streaming:
+        return [Row((Span(_FOLDED, "fold-mark", ""), Span(label, "fold", ""), CARET), "")]
+    rows = [_fold_row(label, "fold:call", unfolded)]
+    if unfolded:
+        rows += plain_rows(clean(item.call), width, "reasoning", first=(_BAR,), rest=(_BAR,))
+    return rows
+
+
 def reasoning_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Row]:
     """The reasoning, folded to one line with its length or unfolded below it."""
     words = len(item.reasoning.split())
-    thinking = item.streaming and not item.text
+    thinking = item.streaming and not item.text and not item.call
     label = f"{'thinking' if thinking else 'thought in'} {words:,} {'word' if words == 1 else 'words'}"
     if thinking:
         label = f"thinking, {words:,} {'word' if words == 1 else 'words'}"
@@ -286,8 +308,8 @@ def foot_rows(
     pictures: Mapping[str, Thumbnail] = NO_PICTURES,
     key: KeyOf = default_key,
 ) -> list[Row]:
-    """The rows below the body: images, sources or context, the live row, how the message ended, and an empty row.
-    `has_keys`: whether the messages have the focus, so that their keys work; else Tab leads there. `pictures`: the
+    """The rows below the body: images, sources or context, a call, the live row, how the message ended, and an empty
+    row. `has_keys`: whether the messages have the focus, so that their keys work; else Tab leads there. `pictures`: the
     images that can be shown, by their names. `key`: the keys in force."""
     open_key = key("transcript.source")
     rows: list[Row] = []
@@ -300,6 +322,8 @@ def foot_rows(
             rows += picture_rows(picture, width)
     if item.blocks and item.role is not Role.TOOL:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
+    if item.call:
+        rows += written_rows(item, width, unfolded=folds.call)
     if live:
         rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:

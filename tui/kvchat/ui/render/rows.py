@@ -46,7 +46,8 @@ class Row(Struct, frozen=True):
     fill: str = ""
     """The style names of the rest of the line."""
     action: str = ""
-    """What a click does: `fold:reasoning`, `fold:context`, `code:N`, `sources`; empty: it selects the message."""
+    """What a click does: `fold:reasoning`, `fold:context`, `fold:call`, `code:N`, `sources`; empty: it selects the
+    message."""
 
     @property
     def text(self) -> str:

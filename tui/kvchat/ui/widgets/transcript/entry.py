@@ -16,7 +16,7 @@ from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
 from kvchat.ui.render.lazy_text import UNSEEN, LazyText
-from kvchat.ui.render.message import NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
+from kvchat.ui.render.message import CARET, NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.parser import MAX_TEXT
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.sources import linked
@@ -29,9 +29,6 @@ if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty wind
     from kvchat.ui.render.code import CodeBlock
     from kvchat.ui.render.markdown import MarkdownDocument
 
-CARET = Span("▍", "accent", "")
-"""At the end of a text that is being written."""
-
 Live = Callable[[int], Sequence[Span]]
 """Draws the live row for a width."""
 
@@ -39,7 +36,7 @@ Live = Callable[[int], Sequence[Span]]
 def estimated_height(item: TranscriptItem, width: int) -> int:
     """Rows that an item will take, about."""
     lines = item.text.count("\n") + len(item.text) // max(1, width) + 1 if item.text else 0
-    return 2 + lines + bool(item.blocks) + bool(item.reasoning) + 2 * bool(item.sources)
+    return 2 + lines + bool(item.blocks) + bool(item.reasoning) + bool(item.call) + 2 * bool(item.sources)
 
 
 def is_long(item: TranscriptItem) -> bool:
@@ -161,6 +158,9 @@ class Entry:
     def _frame(self) -> None:
         """Draw the rows around the body."""
         self._head = head_rows(self.item, self._width, self.folds, selected=self._is_keyed, key=self._key)
+        self._draw_foot()
+
+    def _draw_foot(self) -> None:
         live = self.live(self._width) if self.live else None
         self._foot = foot_rows(
             self.item,
@@ -194,19 +194,22 @@ class Entry:
             self._document = None
         return self._redraw()
 
-    def stream(self, text: str, reasoning: str) -> int:
+    def stream(self, text: str, reasoning: str, call: str = "") -> int:
         """Show more of a streaming message."""
-        head_stays = reasoning == self.item.reasoning and bool(text) == bool(self.item.text)
-        self.item = replace(self.item, text=text, reasoning=reasoning)
+        begins = bool(text) != bool(self.item.text) or bool(call) != bool(self.item.call)
+        head_stays, foot_stays = reasoning == self.item.reasoning and not begins, call == self.item.call
+        self.item = replace(self.item, text=text, reasoning=reasoning, call=call)
         if not self.drawn:
             self.height = estimated_height(self.item, self._width)
             return 0
         caret = max(0, len(self._body) - 1)
         changed = min(self._draw_body(), caret)
-        if head_stays:
-            return self._settle(len(self._head) + changed)
-        self._frame()
-        return self._settle()
+        if not head_stays:
+            self._frame()
+            return self._settle()
+        if not foot_stays:
+            self._draw_foot()
+        return self._settle(len(self._head) + changed)
 
     def set_live(self, live: Live | None) -> int:
         """Show or remove the live row below the body."""
@@ -264,7 +267,7 @@ class Entry:
         if number < len(self._head):
             return self._head[number]
         number -= len(self._head)
-        if self.item.streaming and number == len(self._body) - 1:
+        if self.item.streaming and not self.item.call and number == len(self._body) - 1:
             row = self._body[number]
             return replace(row, spans=(*row.spans, CARET))
         if number < len(self._body):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import events
 from textual.binding import BindingType
@@ -19,7 +20,7 @@ from textual.selection import Selection
 
 from kvchat.prompt.citations import cited
 from kvchat.ui.bindings import bindings
-from kvchat.ui.render.message import VERSIONS, Folds, TranscriptItem, as_text
+from kvchat.ui.render.message import VERSIONS, TranscriptItem, as_text
 from kvchat.ui.render.sources import CITE, given, numbers_at
 from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript.entry import Entry
@@ -257,7 +258,7 @@ class TranscriptKeys(TranscriptView):
         entry = self._meant
         if entry is None:
             return
-        contents = {"reasoning": entry.item.reasoning, "context": entry.item.blocks}
+        contents = {"reasoning": entry.item.reasoning, "context": entry.item.blocks, "call": entry.item.call}
         parts = [part for part, content in contents.items() if content]
         unfold = not all(getattr(entry.folds, part) for part in parts)
         for part in parts:
@@ -269,10 +270,7 @@ class TranscriptKeys(TranscriptView):
         if index is None:
             return
         unfolded = not getattr(entry.folds, part)
-        folds = Folds(
-            context=unfolded if part == "context" else entry.folds.context,
-            reasoning=unfolded if part == "reasoning" else entry.folds.reasoning,
-        )
+        folds = replace(entry.folds, **{part: unfolded})
         height = entry.height
         followed, self.following = self.following, self.following and not unfolded
         self._changed(index, entry.set_folds(folds), height)

@@ -11,6 +11,8 @@ from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, thread_time
 
+from msgspec.structs import replace
+
 from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.ui.render.message import Folds, TranscriptItem
@@ -81,7 +83,7 @@ class Transcript(TranscriptKeys, can_focus=True):
         super().__init__(name=name, id=id, classes=classes)
         self._unfold_reasoning = unfold_reasoning
         self._key: KeyOf = default_key
-        self._pending: tuple[str, str, str] | None = None
+        self._pending: tuple[str, str, str, str] | None = None
         self._pace = Pace()
         self._flush_timer: TimerHandle | None = None
         self._live: Callable[[int], Sequence[Span]] | None = None
@@ -164,17 +166,17 @@ class Transcript(TranscriptKeys, can_focus=True):
         self._unfold_reasoning = unfolded
         anchor = self._anchor()
         for entry in self._column.entries:
-            entry.set_folds(Folds(entry.folds.context, unfolded))
+            entry.set_folds(replace(entry.folds, reasoning=unfolded))
         self._column.changed(0)
         self._arrange(anchor)
 
     # -- streaming
 
-    def stream_text(self, node_id: str, text: str, reasoning: str = "") -> None:
-        """The text of a streaming message so far; drawn when its time has come."""
+    def stream_text(self, node_id: str, text: str, reasoning: str = "", call: str = "") -> None:
+        """What there is of a streaming message so far; drawn when its time has come."""
         if self._pending is not None and self._pending[0] != node_id:
             self._flush()
-        self._pending = (node_id, text, reasoning)
+        self._pending = (node_id, text, reasoning, call)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -201,14 +203,14 @@ class Transcript(TranscriptKeys, can_focus=True):
         """Draw what came; the next flush waits until this one is painted, and then according to its cost."""
         if self._pending is None:
             return
-        (node_id, text, reasoning), self._pending = self._pending, None
+        (node_id, *came), self._pending = self._pending, None
         index = self._column.find(node_id)
         if index is None:
             return
         began = thread_time()
         entry = self._column.entries[index]
         height = entry.height
-        self._changed(index, entry.stream(text, reasoning), height)
+        self._changed(index, entry.stream(*came), height)
         self._pace.flushed(monotonic())
         self.call_after_refresh(self._painted, began)
 
