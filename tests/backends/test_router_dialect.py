@@ -123,11 +123,11 @@ async def test_asking_about_the_cache_never_loads_a_model() -> None:
             backend.prompt_text(a_turn()),
             backend.prompt_text(a_turn(model="b")),
             backend.tokens_of("x"),
-            backend.server_state(),
             backend.slot_counts(),
         )
         results = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(result, BackendError) for result in results) and server.loads == []
+        assert all(isinstance(result, BackendError) for result in results)
+        assert (await backend.server_state()).asleep and server.loads == []
 
 
 async def test_a_server_with_one_model_is_asked_what_it_always_was(heard: Heard) -> None:

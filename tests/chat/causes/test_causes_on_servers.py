@@ -48,6 +48,25 @@ async def test_a_server_that_was_restarted(models: dict[str, Path], start: Start
         assert (await chat.say(id)).cause is None
 
 
+@pytest.mark.parametrize("kind", ["dense", "sliding", "hybrid"])
+async def test_no_flag_that_is_on_is_named_after_a_restart(
+    models: dict[str, Path], start: Start, tmp_path: Path, kind: str
+) -> None:
+    """It said to start the server with --slot-save-path to who had done so."""
+    port, folder = free_port(), tmp_path / "slots"
+    folder.mkdir()
+    with served(models[kind], port=port, slot_save_path=f"{folder}/") as url:
+        chat = start(url)
+        id = await chat.begin()
+        await chat.turns(id, 2)
+    with served(models[kind], port=port, slot_save_path=f"{folder}/"):
+        figures = await chat.say(id)
+        told(figures, Cause.RESTARTED, "The server restarted")
+        remedy = remedy_sentence(figures.remedy)
+        assert "--slot-save-path" not in remedy
+        assert "The server saves slots" in remedy and "kvchat ask saves nothing" in remedy
+
+
 async def test_a_server_that_was_restarted_while_kvchat_was_closed(models: dict[str, Path], start: Start) -> None:
     port = free_port()
     with served(models["dense"], port=port) as url:

@@ -70,7 +70,8 @@ async def _processes(backend: CacheAccess) -> tuple[bool | None, int | None]:
     except BackendError:
         return None, None
     seen = {state.process for state in states if state.process}
-    return any(state.asleep for state in states), len(seen) or None
+    asleep = any(state.asleep and state.process for state in states)  # a router has unloaded one without a process
+    return asleep, len(seen) or None
 
 
 async def _trained(backend: Backend) -> int | None:

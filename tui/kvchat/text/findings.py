@@ -260,6 +260,8 @@ def remedy_sentence(remedy: Statement | None) -> str:
 _REMEDIES: dict[str, str] = {
     Remedy.KEEP_SNAPSHOTS: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
     Remedy.SAVE_SLOTS: "Start the server with {flag}: what kvchat saves there outlives a restart.",
+    Remedy.SAVES_IN_APP: "The server saves slots, and the app (server.snapshots) has it do so some seconds after an "
+    "answer; kvchat ask saves nothing.",
     Remedy.STAYS_LOADED: "Keep the setting engine.snapshots on: what was read is then restored from disk.",
     Remedy.GO_BACK: "<model:Each model has a cache of its own: going back finds the other one's if it stayed loaded.|"
     "Going back to the first server finds what it still holds.>",

@@ -107,6 +107,7 @@ class Remedy(StrEnum):
 
     KEEP_SNAPSHOTS = auto()
     SAVE_SLOTS = auto()  # flag
+    SAVES_IN_APP = auto()
     STAYS_LOADED = auto()
     GO_BACK = auto()
     SLEEP_LATER = auto()  # words: a sentence

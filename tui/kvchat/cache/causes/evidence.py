@@ -141,8 +141,6 @@ class Evidence(Struct, frozen=True):
     """It was seen asleep, or its slots were gone after a known time to sleep."""
     loading_seen: bool = False
     """It answered "loading" before this answer, or its list had the model as not loaded, or a router loaded it anew."""
-    room_for_models: int | None = None
-    """How many models it keeps loaded; None: not known."""
     beside_cancelled: bool = False
     """A request of ours that was cancelled may still have been computed when this one was sent."""
 
@@ -178,3 +176,7 @@ class Evidence(Struct, frozen=True):
     """Of the last answer, where that was not the first one to its request: the server did not keep its state."""
     flags: Flags = NO_FLAGS
     """What a server of this kind can be set to, from its module."""
+    room_for_models: int | None = None
+    """How many models the server keeps loaded, where one more takes the place of another; None: not known."""
+    saves_slots: bool | None = None
+    """Whether the server saves slots to files already; None: not known."""

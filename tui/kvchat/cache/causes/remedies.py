@@ -96,10 +96,12 @@ ENGINE_FLAGS = Flags(window=RemedyChange("engine.context_size = {size}"), slots=
 """The built-in engine has settings instead."""
 
 
-def restarted(embedded: bool, flags: Flags) -> Statement | None:
-    """What kvchat saved of the slots outlives a restart."""
+def restarted(embedded: bool, flags: Flags, saves: bool | None = None) -> Statement | None:
+    """What kvchat saved of the slots outlives a restart. `saves`: whether the server saves them already."""
     if embedded:
         return said(Remedy.KEEP_SNAPSHOTS)
+    if saves:
+        return said(Remedy.SAVES_IN_APP)
     return said(Remedy.SAVE_SLOTS, flag=flags.slot_folder) if flags.slot_folder else None
 
 

@@ -35,7 +35,7 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
             remedies.restarted(now.embedded, remedies.NO_FLAGS),
         )
     if case.e.restarted or moved:
-        return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags)
+        return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags, case.e.saves_slots)
     if case.e.loading_seen:
         return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.flags, case.e.room_for_models)
     return None

@@ -23,6 +23,7 @@ from kvchat.backends.dialect import (
     Replicated,
     ServerInfo,
     ServerState,
+    SlotFiles,
     StreamEvent,
     TemplateFacts,
     Waiting,
@@ -324,14 +325,17 @@ class CacheTracker:
         cache = self._servers.link(tracked.turn.session_id).cache
         return cache if cache is not None and cache.plays(tracked) else None
 
-    def explained(self, tracked: TrackedTurn, cache: ServerCache | None, figures: TurnFigures) -> TurnFigures:
+    async def explained(self, tracked: TrackedTurn, cache: ServerCache | None, figures: TurnFigures) -> TurnFigures:
         """The figures, and where tokens were wasted the cause."""
         self._journal.reported(tracked, figures)
         block = self._journal.block(tracked.server)
         if cache is None and block > 1:
             figures = replace(figures, block=block)
         evidence = self._journal.evidence(tracked, figures, self._conversations.title, self._read_earlier)
-        info = self._servers.link(tracked.turn.session_id).info
+        link = self._servers.link(tracked.turn.session_id)
+        info = link.info
+        if evidence.restarted and not evidence.now.server.embedded:
+            evidence = replace(evidence, saves_slots=await _saves_slots(link))
         option = info.reasoning_option if info is not None else None
         if cache is not None and not cache.is_sure:  # by whose rules it was predicted is not known
             uses = tuple(use.unforeseen for use in evidence.uses)
@@ -552,3 +556,12 @@ def _trust_key(info: ServerInfo) -> str:
 def _rules_key(info: ServerInfo) -> str:
     """The name under which the rules of a server, build and model are kept."""
     return f"cache rules {info.kind} {info.build} {info.model} {info.slots}"
+
+
+async def _saves_slots(link: Link) -> bool | None:
+    """Whether a server saves slots to files; None: not known."""
+    try:
+        backend = await link.connector.ready()
+    except BackendError:
+        return None
+    return await backend.saves_slots() if isinstance(backend, SlotFiles) else None

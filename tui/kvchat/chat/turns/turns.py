@@ -612,7 +612,7 @@ class Turns:
         cache = self._core.tracker.playing(tracked)
         if cache is not None:
             figures = await cache.ended(tracked, figures) or figures
-        return self._core.tracker.explained(tracked, cache, figures)
+        return await self._core.tracker.explained(tracked, cache, figures)
 
     def _warm_up_looked_at(self) -> None:
         """Prefill what the settled form of an answer lacks in the cache."""
