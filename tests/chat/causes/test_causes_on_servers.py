@@ -25,6 +25,7 @@ from causes_kit import (
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
+from kvchat.chat.question import Question
 from kvchat.prompt.request import Parameters
 from kvchat.text.findings import remedy_sentence
 from toyserver import ToyServer, event, loading, reply, sse, tokens
@@ -65,6 +66,21 @@ async def test_no_flag_that_is_on_is_named_after_a_restart(
         remedy = remedy_sentence(figures.remedy)
         assert "--slot-save-path" not in remedy
         assert "The server saves slots" in remedy and "kvchat ask saves nothing" in remedy
+
+
+async def test_a_restart_is_no_cause_of_what_was_read_since(models: dict[str, Path], start: Start) -> None:
+    """A newer turn has read the branch again: what an edit of an old question misses is a checkpoint."""
+    port = free_port()
+    with served(models["hybrid"], port=port) as url:
+        chat = start(url)
+        id = await chat.begin("You keep a light.")
+        await chat.turns(id, 4, words=12)
+    with served(models["hybrid"], port=port):
+        told(await chat.say(id), Cause.RESTARTED, "The server restarted")
+        fork = await chat.service.branches.fork(id, chat.questions(id)[1].id)
+        await chat.service.turns.send(fork.id, Question("Something else."))
+        figures = await chat.answered(fork.id)
+        assert figures.wasted_tokens and figures.cause == Cause.CHECKPOINT, figures
 
 
 async def test_a_server_that_was_restarted_while_kvchat_was_closed(models: dict[str, Path], start: Start) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Literal
 
@@ -267,7 +267,7 @@ class Journal:
             for use in self._uses
             if use.whole and use.conversation == owner and use.server == server and use.number < tracked.number
         ]
-        since = max([since, *warmed])
+        since = max([since, *warmed, *self._read_again(tracked, before)])
         uses = [use for use in self._uses if since < use.number < tracked.number and use.server == server]
         seen = [one for one in self._seen if since < one.number < tracked.number and one.server == server]
         ended = next((one.what for one in reversed(seen) if one.what != "foreign"), "")
@@ -299,6 +299,18 @@ class Journal:
             turns_without_reuse=self._without_reuse(server),
             unkept=_unkept(tracked) if not warmed else None,
         )
+
+    def _read_again(self, tracked: TrackedTurn, before: LastRead | None) -> Iterator[int]:
+        """The requests that have read the messages which a branch shares with `before`, its last answer included, for a
+        newer turn of another branch: what happened before them is no cause."""
+        if before is None or not before.sent.wires:
+            return
+        shared = len(before.sent.wires) + 1
+        for number, read in self._reads.values():
+            wires, is_same = read.sent.wires, read.sent.server.base_url == tracked.server.base_url
+            goes_on = len(wires) > shared and wires[:shared] == tracked.turn.wires[:shared]
+            if is_same and goes_on and number < tracked.number:
+                yield number
 
     def _last_read(
         self, tracked: TrackedTurn, earlier: Callable[[Node], LastRead | None]
