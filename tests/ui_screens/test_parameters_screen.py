@@ -54,7 +54,7 @@ async def test_nothing_changed_answers_nothing() -> None:
         ("temperature", "nan", "A number from 0 to 5."),
         ("temperature", "-1", "A number from 0 to 5."),
         ("top_p", "1.5", "A number from 0 to 1."),
-        ("top_k", "2.5", "A whole number from 0 to 1,000,000."),
+        ("top_k", "2.5", "A whole number from 0 to 1,048,576."),
         ("max_tokens", "0", "A whole number from 1 to 10,000,000."),
         ("max_tokens", "9" * 400, "A whole number from 1 to 10,000,000."),
         ("seed", "9" * 400, "A whole number from -1 to 4,294,967,295."),
@@ -74,6 +74,13 @@ async def test_a_wrong_value_is_told_beside_its_field_and_not_applied(name: str,
         assert sentence not in shown.text
         await shown.press("enter")
         assert getattr(shown.answers[0], name) == (None if name == "response_format" else 1)
+
+
+async def test_a_value_that_the_settings_take_is_taken() -> None:
+    async with showing(ParametersScreen(Parameters())) as shown:
+        await fill(shown, repeat_penalty="9.5", top_k="1048576")
+        await shown.press("enter")
+        assert shown.answers == [Parameters(repeat_penalty=9.5, top_k=1 << 20)]
 
 
 async def test_a_decimal_comma_is_understood() -> None:

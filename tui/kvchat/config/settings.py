@@ -299,7 +299,7 @@ SECTIONS = {
     "keys": "Keys of actions; several are separated by commas. The help has the names and the defaults.",
 }
 
-_PARAMETERS = {
+PARAMETERS = {
     "temperature": Spec(OptionKind.NUMBER, "0 always takes the likeliest word; higher is freer.", 0, 5, example=0.7),
     "top_p": Spec(
         OptionKind.NUMBER, "Only the likeliest words that make up this share are considered.", 0, 1, example=0.95
@@ -326,6 +326,7 @@ _PARAMETERS = {
         example={"mirostat": 2},
     ),
 }
+"""The sampling parameters, by the names of `Parameters`."""
 
 
 def declared(holder: Key, defaults: object) -> list[Option]:
@@ -340,7 +341,7 @@ def declared(holder: Key, defaults: object) -> list[Option]:
 
 def sampling(holder: Key) -> list[Option]:
     """The sampling parameters in the section `holder`."""
-    return [Option(holder, name, getattr(Parameters(), name), spec) for name, spec in _PARAMETERS.items()]
+    return [Option(holder, name, getattr(Parameters(), name), spec) for name, spec in PARAMETERS.items()]
 
 
 def server_options(holder: Key) -> list[Option]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
@@ -23,7 +24,8 @@ from textual.widgets import Input, Label, Static, TextArea
 
 from kvchat.cache.price import Price
 from kvchat.chat.errors import ChatError
-from kvchat.config.option import UnfitError, json_table
+from kvchat.config.option import OptionKind, Spec, UnfitError, from_text, json_table
+from kvchat.config.settings import PARAMETERS
 from kvchat.config.toml import TomlUnreadableError, parsed
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
@@ -42,43 +44,32 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
 
 
-class Field(Struct, frozen=True):
-    """One parameter: what it is called, what it does, and which values it takes."""
-
-    name: str
-    label: str
-    does: str
-    lowest: float
-    highest: float
-    whole: bool = False
-
-    def parsed(self, text: str) -> float | int | None:
-        """The value that `text` says; None for an empty one. Raises ValueError with a sentence."""
-        text = text.strip()
-        if not text:
-            return None
-        kind = "A whole number" if self.whole else "A number"
-        limits = f"{kind} from {self.lowest:g} to {self.highest:,.10g}."
-        try:
-            value = int(text) if self.whole else float(text.replace(",", "."))
-        except ValueError:
-            raise ValueError(limits) from None
-        if not self.lowest <= value <= self.highest:
-            raise ValueError(limits)
-        return value
+def parsed_number(spec: Spec, text: str) -> float | int | None:
+    """The value of a field that `text` says, within the bounds that the setting has; None for an empty one. Raises
+    ValueError with a sentence."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        value = from_text(spec, text.replace(",", ".") if spec.kind is OptionKind.NUMBER else text)
+    except UnfitError:
+        raise ValueError(f"{spec.kind.value.capitalize()} from {spec.low:g} to {spec.high:,.10g}.") from None
+    assert isinstance(value, int | float)
+    return value
 
 
-FIELDS = (
-    Field("temperature", "temperature", "0 = predictable, 1 = creative", 0, 5),
-    Field("top_p", "top p", "tokens that make up this share: 0.95", 0, 1),
-    Field("top_k", "top k", "only the best so many tokens: 40", 0, 1_000_000, whole=True),
-    Field("min_p", "min p", "drop tokens below this share of the best", 0, 1),
-    Field("max_tokens", "max tokens", "longest answer, in tokens", 1, 10_000_000, whole=True),
-    Field("seed", "seed", "same seed, same answer", -1, 2**32 - 1, whole=True),
-    Field("presence_penalty", "presence penalty", "discourages any repeat", -2, 2),
-    Field("frequency_penalty", "frequency penalty", "discourages frequent repeats", -2, 2),
-    Field("repeat_penalty", "repeat penalty", "discourages repetition; 1 = off", 0, 5),
-)
+NUMBERS = {
+    "temperature": ("temperature", "0 = predictable, 1 = creative"),
+    "top_p": ("top p", "tokens that make up this share: 0.95"),
+    "top_k": ("top k", "only the best so many tokens: 40"),
+    "min_p": ("min p", "drop tokens below this share of the best"),
+    "max_tokens": ("max tokens", "longest answer, in tokens"),
+    "seed": ("seed", "same seed, same answer"),
+    "presence_penalty": ("presence penalty", "discourages any repeat"),
+    "frequency_penalty": ("frequency penalty", "discourages frequent repeats"),
+    "repeat_penalty": ("repeat penalty", "discourages repetition; 1 = off"),
+}
+"""Parameters that are numbers: what each is called, and what it does, in few words."""
 STOP_DOES = "texts that end an answer, | between"
 FORMAT_DOES = 'text, json, or {"type": …}'
 EXTRA_DOES = 'sent as they are: mirostat = 2, or {"mirostat": 2}'
@@ -174,7 +165,10 @@ class Row(Struct, frozen=True):
 
 
 ROWS = (
-    *(Row(field.name, field.label, field.does, field.parsed, _written_number) for field in FIELDS),
+    *(
+        Row(name, label, does, partial(parsed_number, PARAMETERS[name]), _written_number)
+        for name, (label, does) in NUMBERS.items()
+    ),
     Row("stop", "stop", STOP_DOES, parsed_stop, written_stop),
     Row("response_format", "response format", FORMAT_DOES, parsed_format, written_format),
     Row("extra", "more fields", EXTRA_DOES, parsed_extra, written_table),
