@@ -132,6 +132,11 @@ def test_names_and_values_of_several_arguments_are_told_apart(text: str) -> None
     assert json.loads(read_back(lines[-1].removeprefix("nested: "))) == {"deep": [text]}
 
 
+def test_a_call_without_arguments_is_its_name() -> None:
+    assert shown_call(ToolCall("1", "box__say", "{}")) == "box__say"
+    assert shown_call(ToolCall("1", "box__say", "[]")) == "box__say: []"
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_paths_command_lines_and_scopes_are_shown_as_they_are(text: str) -> None:
     for sentence in (OutsideFile("", f"/x/{text}y", False).sentence, OutsideFile("", f"/x/{text}y", True).sentence):

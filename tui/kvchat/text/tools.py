@@ -39,7 +39,8 @@ _ACTS = {
 
 def shown_call(call: ToolCall) -> str:
     """A call in one line, as the transcript shows it: `read_file: notes.txt`."""
-    line = exact(f"{call.name}: {_given(call)}"[:800])
+    given = _given(call)
+    line = exact(f"{call.name}: {given}"[:800] if given else call.name)
     return line if len(line) <= 400 else f"{line[:399]}…"
 
 
