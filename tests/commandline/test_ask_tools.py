@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -114,23 +110,6 @@ async def test_the_program_of_a_server_needs_a_yes_of_its_own(run, own_folders: 
         assert (await run("--base-url", server.url, *ask, "What?")).status == 1, "it was for that run"
 
 
-HANGS = """
-import json, signal, subprocess, sys, time
-for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)
-for line in sys.stdin:
-    message = json.loads(line)
-    result = {"protocolVersion": "2025-06-18", "capabilities": {}}
-    if message["method"] == "tools/list":
-        result = {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]}
-    elif message["method"] == "tools/call":
-        subprocess.Popen(["sleep", sys.argv[1]])
-        time.sleep(1000)
-    if "id" in message:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
-
-
 @pytest.mark.process
 async def test_how_far_a_call_is_goes_to_standard_error(run, own_folders: Path) -> None:
     box = str(Path(__file__).parent.parent / "mcp_box.py")
@@ -145,35 +124,3 @@ async def test_how_far_a_call_is_goes_to_standard_error(run, own_folders: Path) 
         done = await run("--base-url", server.url, "ask", *options, "What?")
     assert done.out.strip().endswith("Lamp.") and "kvchat: 1 of 10: Looking" in done.err
     assert "kvchat: box: 3 tools cannot be offered" in done.err
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
-async def test_no_program_outlives_it(environment, own_folders: Path, number: signal.Signals) -> None:
-    (own_folders / "hangs.py").write_text(HANGS)
-    mark = f"1000.{os.getpid()}{number.value}"
-    server_line = {"command": sys.executable, "args": [str(own_folders / "hangs.py"), mark]}
-    (own_folders / "config").mkdir(exist_ok=True)
-    (own_folders / "config" / "mcp.json").write_text(json.dumps({"mcpServers": {"box": server_line}}))
-    async with ToyServer() as server:
-        server.on_chat(calls("{}", name="box__say"))
-        options = ("--no-stdin", "--tools", "box", "--allow", "box", "What?")
-        command = (sys.executable, "-m", "kvchat.cli", "--base-url", server.url, "ask", *options)
-        quiet = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=quiet, stderr=quiet)
-        async with asyncio.timeout(120):
-            while not _runs(f"sleep {mark}"):  # noqa: ASYNC110  (processes tell of no change)
-                await asyncio.sleep(0.02)
-            process.send_signal(number)
-            assert await process.wait() == (-number if number == signal.SIGKILL else 130)
-            while _runs(mark):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-
-
-def _runs(words: str) -> bool:
-    """Whether a process of this machine has these words in its command line."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if words.encode() in path.read_bytes().replace(b"\0", b" "):
-                return True
-    return False

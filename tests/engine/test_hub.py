@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,31 @@ def test_ctrl_c_keeps_what_came_and_the_next_pull_goes_on_from_there(tmp_path: P
     status, out, err = pulled(tmp_path, there, REPO)
     assert (status, Path(out.strip()).read_bytes()) == (0, MODEL), err
     assert there.ranges() == ["", f"bytes={came}-"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_goes_on_behind_one_that_is_killed_while_nothing_comes(tmp_path: Path, number: signal.Signals) -> None:
+    repo = f"org/{tmp_path.name}{number.value}"
+
+    def runs() -> bool:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if repo.encode() in path.read_bytes():
+                    return True
+        return False
+
+    with running_hub(Hub({repo: FILES}, stalls_at=len(MODEL) - 500_000)) as there:
+        with command(tmp_path, there, repo) as process:
+            while not any(part.stat().st_size >= 2 << 20 for part in tmp_path.glob("**/blobs/*.incomplete")):
+                time.sleep(0.01)
+            process.send_signal(number)
+        assert process.returncode
+        until = time.monotonic() + 30
+        while runs() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not runs()
 
 
 @pytest.mark.process

@@ -237,7 +237,7 @@ async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], 
     env = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1"}
     try:
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, env=env, limit=LONGEST_LINE, start_new_session=True
+            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env, limit=LONGEST_LINE, start_new_session=True
         )
     except OSError as error:
         raise HubError(HubProblem.ENDED, exit=error.strerror) from None

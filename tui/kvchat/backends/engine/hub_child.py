@@ -1,4 +1,4 @@
-"""The process that talks to Hugging Face: a request on the command line, answers as lines of JSON.
+"""The process that talks to Hugging Face: a request on the command line, answers as lines of JSON, until stdin ends.
 
 It is the hub's own client, apart from kvchat, so that a download ends at once when it is stopped, whatever it waits
 for, and nothing of it is loaded before one begins.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -145,7 +147,15 @@ def _fetch(url: str, blob: Path, size: int, name: str) -> None:
     part.replace(blob)
 
 
+def end_with_stdin() -> None:
+    """Whoever asked is there no more, killed as it may be: nothing comes from a hub that hangs, which would tell."""
+    while os.read(0, CHUNK):
+        pass
+    os._exit(1)
+
+
 def main() -> None:
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     request = json.loads(sys.argv[1])
     try:
         if "wanted" in request:
