@@ -307,6 +307,13 @@ async def test_a_trunk_is_made_and_begins_a_conversation(own_folders: Path) -> N
         assert said == ("lamps: 1 file. It is prefilled while nothing else uses the server.\nNew conversation.\n")
         assert await run.type("/trunk") == "lamps\n/trunk NAME begins a conversation with one.\n"
         assert await run.type("/trunk lamps") == "New conversation.\n"
+        await run.type("When is it lit?")
+        assert "It begins with trunk lamps (a.md).\n" in await run.type("/cache")
+        (own_folders / "a.md").write_text("The lamp is out.")
+        begun = run.mode.chat.id
+        await run.type(f"/trunk add lamps {own_folders}/a.md")
+        await run.mode.chat.open(begun)
+        assert "It begins with 1 file (a.md).\n" in await run.type("/cache")
 
 
 async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:

@@ -26,13 +26,19 @@ async def test_a_trunk_is_made_and_begins_a_conversation_that_is_warm(drive: Dri
         root = app.conversation.path()[0].message
         assert "The lamp is lit at dusk." in root.wire().decode()
         await app.until(lambda: app.noticed("light: 1 file."))
-        await app.until(lambda: "Begins with 1 file: notes/lamp.md" in app.text)
+        await app.until(lambda: "Begins with trunk light (notes/lamp.md)" in app.text)
         await app.type("When is it lit?")
         await app.press("enter")
         await app.settled()
         assert app.server is not None
         assert app.server.chats[-1].json["messages"][0]["content"].count("The lamp is lit at dusk.") == 1
 
+        await app.press("f2")
+        await app.opens("InspectorScreen")
+        await app.press("shift+tab")
+        await app.until(lambda: "trunk light (notes/lamp.md)" in app.prose)
+        await app.press("escape")
+        await app.closes()
         second = app.conversation.id
         (notes / "lamp.md").write_text("The lamp is out.\n")
         await app.command("/trunk")

@@ -106,12 +106,23 @@ class Ledger(Struct, frozen=True):
     memory: SideTotals = field(default_factory=SideTotals)
 
 
+class Beginning(Struct, frozen=True):
+    """The files that a conversation begins with, which it shares with others."""
+
+    trunk: str
+    """The name of that trunk; empty where it was made again since, or removed."""
+    files: tuple[str, ...]
+    """Their names."""
+
+
 class CacheReport(Struct, frozen=True):
     """All that is known of the cache, seen from one conversation."""
 
     conversation: str
     title: str
     warmth: Warmth
+    beginning: Beginning | None = None
+    """None: it begins with no trunk."""
     messages: tuple[MessageCells, ...] = ()
     turns: tuple[TurnReport, ...] = ()
     states: tuple[HeldState, ...] | None = None

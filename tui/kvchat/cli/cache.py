@@ -36,7 +36,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import duration, speed
-from kvchat.text.options import warning_sentence
+from kvchat.text.options import beginning_words, warning_sentence
 from kvchat.text.snapshots import kept_words, room_words
 
 LABEL = 14
@@ -127,6 +127,8 @@ def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
 def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for warning in report.warnings:
         yield "! prompt", warning_sentence(warning)
+    if report.beginning is not None:
+        yield "begins with", beginning_words(report.beginning)
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger)
         yield "  misses", misses(ledger)

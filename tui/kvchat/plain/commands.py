@@ -32,7 +32,7 @@ from kvchat.text.cache import accuracy, figures_sentence, prediction, side_work_
 from kvchat.text.format import counted
 from kvchat.text.memory import WHY_OFF
 from kvchat.text.messages import held_reason
-from kvchat.text.options import THINKING, thinking_words
+from kvchat.text.options import THINKING, beginning_words, thinking_words
 from kvchat.text.prices import compaction_lines
 from kvchat.text.snapshots import KEPT, RELEASED
 from kvchat.text.tools import FORGOTTEN
@@ -533,6 +533,8 @@ class Commands:
         report = await self._chat.service.cache_reports.report(self._chat.id)
         now = self._chat.service.clock().timestamp()
         self._say(f"This conversation is {warmth_words(report.warmth, now)}.")
+        if report.beginning is not None:
+            self._say(f"It begins with {beginning_words(report.beginning)}.")
         for number, turn in enumerate(report.turns, 1):
             if turn.figures is not None and (words := figures_sentence(turn.figures)):
                 self._say(f"Turn {number}: {words}")

@@ -50,6 +50,11 @@ class KeptRows:
         row = self._db.row(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?", (trunk.node,))
         return node_of(row) if row else None
 
+    def trunk_at(self, node: str) -> str:
+        """The name of the trunk whose message is this node; empty: of none."""
+        row = self._db.row("SELECT name FROM kept WHERE node = ? AND name != ''", (node,))
+        return str(row[0]) if row else ""
+
     def remove(self, id: str) -> None:
         with self._db.write() as connection:
             if connection.execute("DELETE FROM kept WHERE id = ? AND name != ''", (id,)).rowcount:

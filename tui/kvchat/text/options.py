@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kvchat.cache.report import Beginning
 from kvchat.prompt.request import Reserved, reserved
 from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 
 if TYPE_CHECKING:
     from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
@@ -41,6 +43,14 @@ def warning_sentence(warning: PrefixWarning) -> str:
 
 
 _NAMED = 3
+
+
+def beginning_words(beginning: Beginning) -> str:
+    """What a conversation begins with: `trunk handbook (setup.md, care.md, …)`, or its files where the trunk has gone
+    on without it: `3 files (setup.md, care.md, …)`."""
+    files = beginning.files
+    named = ", ".join(one_line(file, 40) for file in files[:_NAMED]) + (", …" if len(files) > _NAMED else "")
+    return f"{f'trunk {beginning.trunk}' if beginning.trunk else counted(len(files), 'file')} ({named})"
 
 
 def changed_words(name: str, changed: Sequence[str]) -> str:

@@ -11,12 +11,13 @@ from kvchat.cache.accounting import TurnFigures, misses, totals
 from kvchat.cache.causes.cause import Cause, Finding
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
+from kvchat.cache.report import Beginning, CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_states import KeptStates
 from kvchat.chat.core import Core
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
 from kvchat.store.stats import cache_stats
@@ -46,6 +47,7 @@ class CacheReports:
             conversation=record.id,
             title=record.title,
             warmth=self._core.tracker.warmth(record.id),
+            beginning=self.beginning(path),
             messages=tuple(_messages(path)),
             turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(cache)) if cache is not None else None,
@@ -69,6 +71,11 @@ class CacheReports:
             kept=await self._kept.room(),
             warnings=lint(instructions_of(path[0].text)) if path else (),
         )
+
+    def beginning(self, path: Sequence[Node]) -> Beginning | None:
+        """The files that a branch begins with, and the trunk that they are of. Raises StoreError."""
+        files = tuple(name_of(block) for block in path[0].message.blocks if block.ref) if path else ()
+        return Beginning(self._core.store.kept.trunk_at(path[0].id), files) if files else None
 
     def holdings(self, id: str) -> Holdings:
         """What changes while an open conversation is looked at. The store is not asked."""

@@ -10,11 +10,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from kvchat.prompt.citations import name_of
 from kvchat.prompt.tags import ARCHIVE
-from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_GLYPHS, opening_words, shown_heat
-from kvchat.text.format import age, counted
+from kvchat.text.format import age
+from kvchat.text.options import beginning_words
 from kvchat.text.servers import place_words, server_facts
 from kvchat.text.tools import tools_in_brief
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.transcript.widget import Transcript
 
-FILES = 2
-"""Files of a trunk that are named."""
 RECENT = 5
 """Conversations to go back to."""
 
@@ -113,15 +110,14 @@ class EmptyConversation:
         """The files that stand in front of the conversation, where a trunk is its beginning, and what of that is left
         to prefill."""
         conversation = self.workspace.conversation
-        files = [name_of(block) for block in conversation.path()[0].message.blocks if block.ref]
-        if not files:
+        if not any(block.ref for block in conversation.path()[0].message.blocks):
             return []
+        beginning = self._service.cache_reports.beginning(conversation.path())
+        assert beginning is not None
         warmth = self._service.tracker.warmth(conversation.id)
-        named = ", ".join(one_line(file, 40) for file in files[:FILES]) + (", …" if len(files) > FILES else "")
         cost = opening_words(warmth)
         return [
-            f"{HEAT_GLYPHS[shown_heat(warmth)]} Begins with {counted(len(files), 'file')}: {named}"
-            f"{f' · {cost}' if cost else ''}"
+            f"{HEAT_GLYPHS[shown_heat(warmth)]} Begins with {beginning_words(beginning)}{f' · {cost}' if cost else ''}"
         ]
 
     @in_worker("welcome", exclusive=True)

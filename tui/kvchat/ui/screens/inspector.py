@@ -45,7 +45,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import KEPT_MARK, UNKNOWN, count, counted, duration, percent, short_day
-from kvchat.text.options import warning_sentence
+from kvchat.text.options import beginning_words, warning_sentence
 from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
 from kvchat.ui.bindings import bindings
@@ -336,6 +336,8 @@ def facts(report: CacheReport, servers: Servers, width: int, now: float) -> list
     for warning in report.warnings:
         lines += _told("! prompt", warning_sentence(warning), width, WASTED)
     lines += _sums(report, width)
+    if report.beginning is not None:
+        lines += _told("begins with", beginning_words(report.beginning), width)
     if sent := sent_words(report.plan):
         lines += _told("last request", sent, width)
     lines += _told("prediction", accuracy(report), width)
