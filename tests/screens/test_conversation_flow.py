@@ -457,3 +457,33 @@ async def test_what_was_typed_a_moment_ago_stays_when_the_open_conversation_is_c
         await app.write("typed a moment ago")
         await app.open(id)
         assert app.draft == "typed a moment ago"
+
+
+async def test_continuing_opens_the_conversation_with_what_was_written_last(drive: Drive) -> None:
+    async with drive() as app:
+        older = await app.begin("first")
+        await app.begin("second")
+        await app.chat.conversations.open(older)
+        await app.write("a draft")
+        await app.until(lambda: "a draft" in app.service.store.draft(older))
+    async with drive(continue_=True) as app:
+        assert app.conversation.id == older and app.chat.composer.text == "a draft"
+        await app.press("ctrl+n")
+        await app.until(lambda: app.conversation.id != older)
+        new = app.conversation.id
+        await app.write("of a new one")
+        await app.until(lambda: "of a new one" in app.service.store.draft(new))
+    async with drive(continue_=True) as app:
+        assert app.conversation.id == new and app.chat.composer.text == "of a new one"
+        await app.chat.conversations.open(older)
+        await app.until(lambda: app.chat.composer.text == "a draft")
+        await app.press("ctrl+c")
+        await app.say("third")
+    async with drive(continue_=True) as app:
+        assert app.conversation.id == older, "what was said last came after all that was written"
+        await app.chat.conversations.open(new)
+        await app.write(" and more")
+        await app.until(lambda: "and more" in app.service.store.draft(new))
+        await app.service.conversations.delete(new)
+    async with drive(continue_=True) as app:
+        assert app.conversation.id == older, "what is in the trash is not continued"

@@ -200,7 +200,7 @@ def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclu
         dest="continue_",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="continue the latest conversation",
+        help="continue the latest conversation; in the app, the one with what you wrote last and did not send",
     )
     which.add_argument(
         "--conversation",

@@ -96,7 +96,7 @@ class PlainMode:
             await self.chat.begin_with_trunk(first.trunk)
         elif first.conversation:
             await self.chat.open(conversations.find(first.conversation).id)
-        elif first.continues and (latest := conversations.latest()) is not None:
+        elif first.continues and (latest := conversations.to_continue()) is not None:
             await self.chat.open(latest.id)
         else:
             await self.chat.begin()

@@ -11,6 +11,18 @@ from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 
+WRITTEN = "store.written"
+"""The key of the setting that holds where a draft was written last: the number of the last message of all then, which
+tells what came later whatever the clock says, and the conversation."""
+_WRITTEN = (
+    "INSERT INTO setting VALUES (?, (SELECT coalesce(max(seq), 0) FROM node) || ' ' || ?)"
+    " ON CONFLICT DO UPDATE SET value = excluded.value"
+)
+_WRITTEN_LAST = (
+    "SELECT draft.conversation FROM setting JOIN draft"
+    " ON value = (SELECT coalesce(max(seq), 0) FROM node) || ' ' || draft.conversation WHERE key = ?"
+)
+
 
 class LibraryRows:
     def __init__(self, db: Database) -> None:
@@ -27,6 +39,14 @@ class LibraryRows:
     def set_draft(self, conversation: str, text: str) -> None:
         with self._db.write() as connection:
             put_draft(connection, conversation, text)
+            if text:
+                connection.execute(_WRITTEN, (WRITTEN, conversation))
+
+    def written_last(self) -> str:
+        """The conversation in which something was written after the last message of all, and is not sent; empty:
+        none."""
+        row = self._db.row(_WRITTEN_LAST, (WRITTEN,))
+        return str(row[0]) if row else ""
 
     def prompts(self) -> list[SavedPrompt]:
         """By name."""

@@ -314,6 +314,11 @@ class Store:
         """The unsent text of a conversation; empty if there is none."""
         return self._library.draft(id)
 
+    def written_last(self) -> str:
+        """The conversation in which something was written after the last message of all, and is not sent; empty:
+        none."""
+        return self._library.written_last()
+
     def set_draft(self, id: str, text: str) -> None:
         self._library.set_draft(id, text)
 

@@ -264,7 +264,7 @@ class KvchatApp(App[int]):
     async def _first_conversation(self) -> str:
         if self._first:
             return self.service.conversations.find(self._first).id
-        if self._continue and (latest := self.service.conversations.latest()) is not None:
+        if self._continue and (latest := self.service.conversations.to_continue()) is not None:
             return latest.id
         return (await self.service.new_conversations.create()).id
 

@@ -132,6 +132,10 @@ class Conversations:
         """The newest one that something was said in and that is not archived."""
         return next((record for record in self.all() if record.turns and ARCHIVE not in record.tags), None)
 
+    def to_continue(self) -> Conversation | None:
+        """The one in which something was written last and is not sent; else `latest`."""
+        return self.listed(self._store.written_last()) or self.latest()
+
     def listed(self, id: str) -> Conversation | None:
         """The conversation with this id, if it is not deleted."""
         self.all()
