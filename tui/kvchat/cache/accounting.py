@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.cache.speed import SPEED_SAMPLE, SpeedFit, SpeedSample
@@ -305,6 +306,8 @@ class PromptProgress(Struct, frozen=True):
     """As of `new_tokens`, where it was counted in ids."""
     cause: Cause | None = None
     """Why more than the new tokens are read, as far as it is known while they are."""
+    estimated: bool = False
+    """Whether `processed` is what it likely is by now."""
 
     @property
     def wasted(self) -> int:
@@ -320,6 +323,18 @@ class PromptProgress(Struct, frozen=True):
         return done / self.elapsed_ms * 1000 if done > 0 and self.elapsed_ms > 0 else None
 
     def seconds_left(self, speed: float | None = None) -> float | None:
-        """Seconds until the prompt is read, at its own speed or else at `speed` tokens/s."""
+        """Seconds until the prompt is read, at its own speed or else at `speed` tokens/s; None where that is not known,
+        or should have passed."""
         speed = self.speed or speed
+        if self.estimated and self.total - self.processed <= 1:
+            return None
         return (self.total - self.processed) / speed if speed else None
+
+    def after(self, seconds: float, speed: float | None) -> PromptProgress:
+        """How far it likely is `seconds` after the server told this: llama.cpp tells once a batch of 2,048 tokens. At
+        its own speed or else at `speed` tokens/s; itself where neither is known."""
+        speed = self.speed or speed
+        likely = min(self.total - 1, self.processed + int((speed or 0.0) * seconds))
+        if likely <= self.processed:
+            return self
+        return replace(self, processed=likely, elapsed_ms=self.elapsed_ms + seconds * 1000, estimated=True)

@@ -163,7 +163,7 @@ def reason_words(figures: TurnFigures) -> str:
 
 def cause_is_unknown(turn: TurnFigures) -> bool:
     """Whether nothing tells more of a turn's wasted tokens."""
-    return turn.cause in (None, Cause.UNKNOWN)
+    return turn.cause == Cause.UNKNOWN or (turn.cause is None and turn.evidence is None)
 
 
 def again(turn: TurnReport) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, NoteKind, Role, State
@@ -106,14 +104,12 @@ def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int
     """What to draw below the conversation at `now` (monotonic seconds), or nothing once tokens come. `speed`: the
     measured prefill speed in tokens/s, for the time left before this prefill has a speed of its own."""
     seconds = now - live.sent_at
-    waiting, progress = live.waiting, live.prefill
+    waiting, current = live.waiting, live.prefill_at(now, speed)
     if live.first_token_at is not None:
         if waiting is None:
             return None
         return lambda width: waiting_row(width, waiting.phase, waiting.seconds, waiting.server_alive, waiting.words)
-    if progress is not None:
-        read_ms = progress.elapsed_ms or seconds * 1000
-        current = replace(progress, elapsed_ms=read_ms)
+    if current is not None:
         return lambda width: reading_row(
             width,
             total=current.total,
@@ -123,6 +119,7 @@ def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int
             seconds_left=current.seconds_left(speed),
             wasted=current.wasted,
             only_new=current.only_new,
+            estimated=current.estimated,
             cause=cause_name(current.cause) if current.cause else "",
         )
     if waiting is not None and waiting.phase not in ("prefill", "connecting"):

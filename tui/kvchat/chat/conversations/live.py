@@ -35,6 +35,8 @@ class LiveAnswer(Struct):
     call: ToolCall | None = None
     """The call of a tool that is being written, as far as it is there."""
     progress: PromptProgress | None = None
+    progress_at: float = 0.0
+    """When the server told of it, monotonic seconds."""
     ahead: PromptProgress | None = None
     """How far the warm-up of this very question came that it waited for; `total` is the question's."""
     reported: Reported = field(default_factory=Reported)
@@ -69,6 +71,16 @@ class LiveAnswer(Struct):
             return progress or ahead
         cached, elapsed = min(progress.cached, ahead.cached), progress.elapsed_ms + ahead.elapsed_ms
         return replace(progress, cached=cached, elapsed_ms=elapsed, shared=ahead.shared, cause=ahead.cause)
+
+    def prefill_at(self, now: float, speed: float | None) -> PromptProgress | None:
+        """`prefill` as it likely is at `now` (monotonic seconds), between what the server tells. `speed`: the measured
+        prefill speed in tokens/s, for the time before this one has a speed of its own."""
+        progress = self.prefill
+        if progress is None or not self.progress_at:
+            return progress
+        if not progress.elapsed_ms and progress.processed > progress.cached:  # the server tells no times
+            return replace(progress, elapsed_ms=(now - self.sent_at) * 1000)
+        return progress.after(now - self.progress_at, speed)
 
     @property
     def ttft_ms(self) -> float | None:

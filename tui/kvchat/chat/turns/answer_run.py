@@ -156,7 +156,7 @@ class AnswerRun:
             case Sampled(ids):
                 live.sampled += ids
             case Progressed(progress):
-                live.progress = progress
+                live.progress, live.progress_at = progress, time.monotonic()
                 live.waiting = None
             case Reported():
                 live.reported = event

@@ -305,7 +305,7 @@ class ConversationView:
         now = time.monotonic()
         speed = self._speeds.tokens_per_second(conversation.id)
         self._transcript.set_live(self._server.offline_row(live) or live_row(live, now, speed))
-        self._status.set_live(live_of(live, now))
+        self._status.set_live(live_of(live, now, speed=speed))
         self._show_rail()
         progress, reported = live.prefill, live.reported
         prompt = reported.prompt_tokens or (progress.total if progress else None)

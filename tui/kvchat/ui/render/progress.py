@@ -70,9 +70,11 @@ def reading_row(
     wasted: int = 0,
     only_new: bool = False,
     cause: str = "",
+    estimated: bool = False,
 ) -> list[Span]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `wasted`: those to
-    evaluate that are not new; they come first, with their `cause`. `speed`: tokens per second."""
+    evaluate that are not new; they come first, with their `cause`. `speed`: tokens per second. `estimated`:
+    `processed` is."""
     total = max(1, total)
     cached = min(max(0, cached), total)
     processed = min(max(cached, processed), total)
@@ -81,7 +83,7 @@ def reading_row(
     whole = count(evaluate)
     words = [
         ("reuse unknown" if only_new else f"{count(cached)} cached", "muted"),
-        (f"{count(done):>{len(whole)}}/{whole} {'prefilled' if wasted else 'new'}", "muted"),
+        (f"{'~' * estimated + count(done):>{len(whole)}}/{whole} {'prefilled' if wasted else 'new'}", "muted"),
     ]
     if wasted:
         words.insert(0, (f"{count(wasted)} wasted{cause and f': {cause}'}", "warning"))

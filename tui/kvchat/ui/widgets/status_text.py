@@ -157,17 +157,28 @@ def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
 
 def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
+    count = f"{'~' * progress.estimated}{done:,}"
     if short:
         cached = "" if progress.only_new else f" (+{short_count(progress.cached)} cached)"
         return joined(
-            [[Piece("prefill ", "accent"), Piece(f"{done:>{len(str(new))}}/{new}"), Piece(cached, "quiet")], [clock]],
+            [
+                [
+                    Piece("prefill ", "accent"),
+                    Piece(f"{count.replace(',', ''):>{len(str(new))}}/{new}"),
+                    Piece(cached, "quiet"),
+                ],
+                [clock],
+            ],
             _DOT,
         )
     total = f"{new:,}"
     groups: list[Pieces] = [
         [Piece("prefill", "accent")],
         [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" cached", "quiet")],
-        [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" prefilled" if progress.wasted else " new", "quiet")],
+        [
+            Piece(f"{count:>{len(total)}}/{total}", "new"),
+            Piece(" prefilled" if progress.wasted else " new", "quiet"),
+        ],
         [clock],
     ]
     left = progress.seconds_left()

@@ -122,9 +122,9 @@ class StatusLine(PieceLine):
         return left, status_text.together(room, aside, background, memory)
 
 
-def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
+def live_of(answer: LiveAnswer, now: float, doing: str = "answering", *, speed: float | None = None) -> Live:
     """What the status line shows of a running answer at `now` (monotonic seconds). Tokens the server does not count
-    are estimated from the text."""
+    are estimated from the text, how far the prompt is at `speed` tokens/s, as measured before."""
     tokens = answer.reported.predicted_tokens
     estimated = tokens is None
     if tokens is None:
@@ -134,7 +134,7 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
         waiting = None  # its progress is shown there
     return Live(
         elapsed=max(0.0, now - answer.sent_at),
-        progress=answer.prefill,
+        progress=answer.prefill_at(now, speed),
         first_token=None if answer.ttft_ms is None else answer.ttft_ms / 1000,
         tokens=tokens,
         estimated=estimated,
