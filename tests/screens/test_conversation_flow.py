@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -414,6 +416,35 @@ async def test_the_app_begins_with_an_empty_conversation_and_makes_no_second_one
             assert app.said == []
             assert app.chat.composer.has_focus_within
             assert len(app.service.conversations.all()) == 1
+
+
+async def test_how_to_bring_conversations_over_stays_on_the_page_until_it_is_done(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (data := tmp_path / "data").mkdir()
+    with closing(sqlite3.connect(data / "kvchat.db")) as old, old:
+        old.execute("CREATE TABLE conversation(id TEXT, title TEXT)")
+        old.execute("INSERT INTO conversation VALUES (?, 'of then')", ("a" * 32,))
+        old.execute("PRAGMA application_id = 0x6B766368")
+        old.execute("PRAGMA user_version = 15")
+    for _ in range(2):
+        async with drive() as app:
+            await app.until(lambda: "Conversations of a kvchat before 0.2 are set aside." in app.text)
+            (place,) = (data / "quarantine").iterdir()
+            for command in (
+                f"cd ~/data/quarantine/{place.name}",
+                "kvchat --data-dir . export --all -f json -o chats.json",
+                "kvchat --data-dir ../.. import chats.json",
+            ):
+                assert command in app.text, "each in one line"
+            here = await app.begin("one more")
+            assert "0.2" not in app.text
+    with closing(sqlite3.connect(place / "kvchat.db")) as old, old:
+        old.execute("UPDATE conversation SET id = ?", (here,))  # as if it had been imported
+    async with drive() as app:
+        await app.until(lambda: "Recent" in app.text)
+        assert "0.2" not in app.text
 
 
 async def test_going_on_with_the_latest_conversation(drive: Drive) -> None:

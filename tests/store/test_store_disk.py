@@ -218,14 +218,36 @@ def test_a_database_from_before_0_2_is_set_aside_whole_and_what_is_not_of_it_sta
         (folder / name).write_text(name)
     store = Store.open(folder)
     (notice,) = store.notices
-    assert "before 0.2. It was moved whole to" in notice and "kvchat export --all -f json" in notice
+    (place,) = (folder / "quarantine").iterdir()
+    assert f"before 0.2. It was moved whole to {place};" in notice
+    assert f"cd {place}, then with that kvchat: kvchat --data-dir . export --all -f json -o chats.json" in notice
+    assert notice.endswith("with this one: kvchat --data-dir ../.. import chats.json")
     assert store.conversations() == [] and store.backup_if_due()
     store.close()
     assert Store.open(folder).notices == []
-    (place,) = (folder / "quarantine").iterdir()
     assert (place / "kvchat.db").read_bytes() == before
     assert {path.name for path in place.iterdir()} == {"kvchat.db", "backups", "snapshots", "index.db"}
     assert (folder / "memory/profile.md").read_text() == "memory/profile.md"
+
+
+def test_a_database_from_before_0_2_is_unread_until_one_of_its_conversations_is_here(folder, new_talk):
+    for name, ids in (("a", ["0" * 32, "1" * 32]), ("b", []), ("c", ["2" * 32])):
+        (place := folder / "quarantine" / name).mkdir(parents=True)
+        with closing(sqlite3.connect(place / "kvchat.db")) as old, old:
+            old.execute("CREATE TABLE conversation(id TEXT, title TEXT)")
+            old.executemany("INSERT INTO conversation VALUES (?, '')", [(id,) for id in ids])
+            old.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+            old.execute(f"PRAGMA user_version = {schema.FIRST - (name != 'c')}")
+    (folder / "quarantine" / "d").mkdir()
+    (folder / "quarantine" / "d" / "kvchat.db").write_bytes(b"damaged")
+    store = Store.open(folder)
+    assert store.unread_drafts() == [folder / "quarantine" / "a"]
+    talk = new_talk(store)
+    with closing(sqlite3.connect(folder / "quarantine" / "a" / "kvchat.db")) as old, old:
+        old.execute("UPDATE conversation SET id = ? WHERE id = ?", (talk.id, "1" * 32))
+    assert store.unread_drafts() == []
+    store.close()
+    assert Store.open(None).unread_drafts() == []
 
 
 def test_a_daily_backup_is_whole_and_seven_are_kept(folder, tmp_path, new_talk):

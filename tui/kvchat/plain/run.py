@@ -28,7 +28,7 @@ from kvchat.plain.signals import ENDING, INTERRUPT, Signals
 from kvchat.plain.speaker import Output, Speaker
 from kvchat.prompt.tags import TagError
 from kvchat.store import StoreError
-from kvchat.text.problems import ChatProblem, rescued_sentence
+from kvchat.text.problems import ChatProblem, draft_lines, rescued_sentence
 from kvchat.transfer.formats import TransferError
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class PlainMode:
     async def begin(self, first: First, notices: Iterable[str]) -> None:
         """Open the first conversation. Raises ChatError where not even a new one can be begun."""
         self.speaker.say(f"kvchat {__version__}, plain mode. /help lists the commands, /exit leaves.", *notices)
+        for place in self._service.store.unread_drafts():
+            self.speaker.say(*draft_lines(place))
         try:
             await self._open(first)
         except ChatError as error:

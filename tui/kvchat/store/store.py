@@ -23,12 +23,13 @@ from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, Sen
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store.conversations import Change, ConversationRows
-from kvchat.store.file import backup, opening
+from kvchat.store.file import backup, opening, quarantine
 from kvchat.store.file.database import Database
 from kvchat.store.jobs import JobRows
 from kvchat.store.kept import KeptRows
 from kvchat.store.key_value import LibraryRows
 from kvchat.store.messages import MessageRows
+from kvchat.store.rows import to_json
 from kvchat.text.problems import recovered_words
 
 if TYPE_CHECKING:
@@ -121,6 +122,13 @@ class Store:
         from kvchat.store.collections import CollectionRows
 
         return CollectionRows(self._db)
+
+    def unread_drafts(self) -> list[Path]:
+        """The folders of databases from before 0.2 that were set aside, and of which no conversation is here."""
+        path = self._db.path
+        left = quarantine.drafts(path) if path is not None else []
+        here = "SELECT 1 FROM conversation WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
+        return [place for place, ids in left if ids and self._db.row(here, (to_json(ids),)) is None]
 
     @cached_property
     def imports(self) -> ImportRows:

@@ -8,12 +8,9 @@ raised with both; code compares members, never words.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kvchat.text.format import counted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class ProblemError(Exception):
@@ -123,11 +120,40 @@ def moved_aside(database: Path, damage: str, place: Path, saved: str) -> str:
 
 
 def draft_moved(database: Path, place: Path) -> str:
-    """That a database from before 0.2 is not read."""
+    """That a database from before 0.2 is not read, and how its conversations are brought over."""
+    go, take_out, take_in = draft_commands(place)
     return (
         f"{database} {Damage.DRAFT}. It was moved whole to {place}; memory, personas and settings stay. To have its "
-        "conversations here, export them with that kvchat (kvchat export --all -f json) and import the file."
+        f"conversations here: {go}, then with that kvchat: {take_out}, then with this one: {take_in}"
     )
+
+
+def draft_commands(place: Path) -> tuple[str, str, str]:
+    """What is given in a shell to bring the conversations of a database from before 0.2 over: into its folder, with
+    the kvchat of then, with this one."""
+    import shlex
+
+    try:
+        folder = f"~/{shlex.quote(str(place.relative_to(Path.home())))}"
+    except (ValueError, RuntimeError):
+        folder = shlex.quote(str(place))
+    return (
+        f"cd {folder}",
+        "kvchat --data-dir . export --all -f json -o chats.json",
+        "kvchat --data-dir ../.. import chats.json",
+    )
+
+
+def draft_lines(place: Path) -> list[str]:
+    """The same for a page, until it is done: what one line has is given as it stands."""
+    go, take_out, take_in = draft_commands(place)
+    return [
+        "Conversations of a kvchat before 0.2 are set aside. To have them here:",
+        go,
+        take_out,
+        "by that kvchat, and by this one:",
+        take_in,
+    ]
 
 
 def saved_words(messages: int, conversations: int, backup: Path | None, whole: bool | None) -> str:

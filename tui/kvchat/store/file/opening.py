@@ -206,7 +206,7 @@ def _content_trouble(found: sqlite3.Connection, path: Path, thorough: bool) -> s
     ours = mark == schema.APPLICATION_ID
     if ours and version > schema.newest():
         raise StoreError(StoreProblem.NEWER, path=path, version=version, known=schema.newest())
-    if ours and 0 < version < schema.FIRST:
+    if schema.is_draft(found):
         return Damage.DRAFT
     if not tables and version == 0 and (ours or mark == 0):
         return None  # kvchat ended while it made the file

@@ -6,13 +6,15 @@ Nothing is overwritten. The replacement takes its place only when it is complete
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from kvchat.paths import make_private
+from kvchat.store.file import schema
 from kvchat.store.file.backup import backups
-from kvchat.store.file.database import has_content
+from kvchat.store.file.database import connect, has_content
 from kvchat.text.problems import backup_words, draft_moved, finished, log_damaged, log_moved, moved_aside, saved_words
 
 FOLDER = "quarantine"
@@ -54,6 +56,17 @@ def set_aside_draft(database: Path, now: float) -> str:
             made.replace(place / name)
     database.touch(0o600)
     return draft_moved(database, place)
+
+
+def drafts(database: Path) -> list[tuple[Path, list[str]]]:
+    """The databases from before 0.2 that were set aside beside `database`: the folder of each, and the ids of the
+    conversations in it. What cannot be read is left out."""
+    found = []
+    for path in sorted((database.parent / FOLDER).glob(f"*/{database.name}")):
+        with suppress(OSError, sqlite3.Error), closing(connect(path, read_only=True)) as draft:
+            if schema.is_draft(draft):
+                found.append((path.parent, [row[0] for row in draft.execute("SELECT id FROM conversation")]))
+    return found
 
 
 def set_aside_log(database: Path, now: float) -> str:

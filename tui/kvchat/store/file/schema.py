@@ -266,6 +266,12 @@ def version_of(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
+def is_draft(db: sqlite3.Connection) -> bool:
+    """Whether it is a database of kvchat from before 0.2. Raises sqlite3.Error."""
+    mark = db.execute("PRAGMA application_id").fetchone()[0]
+    return mark == APPLICATION_ID and 0 < version_of(db) < FIRST
+
+
 def is_known(db: sqlite3.Connection) -> bool:
     """Whether it is a database of kvchat, of a version that is read here. Raises sqlite3.Error."""
     mark = db.execute("PRAGMA application_id").fetchone()[0]

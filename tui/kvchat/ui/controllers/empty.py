@@ -14,6 +14,7 @@ from kvchat.prompt.tags import ARCHIVE
 from kvchat.text.cache import HEAT_GLYPHS, opening_words, shown_heat
 from kvchat.text.format import age
 from kvchat.text.options import beginning_words
+from kvchat.text.problems import draft_lines
 from kvchat.text.servers import place_words, server_facts
 from kvchat.text.tools import tools_in_brief
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -104,6 +105,7 @@ class EmptyConversation:
             notes=notes,
             recent=recent,
             tips=tips(key, len(others)) if others else first_steps(key),
+            left=[line for place in service.store.unread_drafts() for line in draft_lines(place)],
         )
 
     def _beginning(self) -> list[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from textual.content import Content
 
-from kvchat.sanitize import one_line
+from kvchat.sanitize import clean, one_line
 
 WIDTH = 72
 """Cells of its lines, at the most."""
@@ -61,15 +61,23 @@ def tips(key: Callable[[str], str], number: int) -> list[str]:
 
 
 def empty_screen(
-    width: int, height: int, *, facts: str, notes: Sequence[str], recent: Sequence[Recent], tips: Sequence[str]
+    width: int,
+    height: int,
+    *,
+    facts: str,
+    notes: Sequence[str],
+    recent: Sequence[Recent],
+    tips: Sequence[str],
+    left: Sequence[str] = (),
 ) -> Content:
-    """The name and the server's `facts`, then what is new to a newcomer (`notes`), the conversations used last, and
-    tips; `width` and `height` in cells."""
+    """The name and the server's `facts`, then what is left to do (`left`, each line whole), what is new to a newcomer
+    (`notes`), the conversations used last, and tips; `width` and `height` in cells."""
     room = max(16, min(width, WIDTH))
     name = [Content.styled(line, "$cache-cached") for line in WORDMARK]
     head = [*name, Content("")] if height >= BEGINNING else [Content.styled("kvchat", "bold $text-accent")]
     head += _clauses(facts, room)
     blocks = [
+        [Content.styled(part, "$text-warning") for line in left for part in chop_cells(clean(line), room)],
         [line for note in notes for line in _clauses(note, room)],
         [Content.styled("Recent", "bold"), *(_row(one, room) for one in recent[:RECENT])] if recent else [],
         [line for tip in tips for line in _clauses(tip, room)],
