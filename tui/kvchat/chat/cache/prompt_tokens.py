@@ -145,6 +145,15 @@ class PromptTokens:
         if (found := self._prefixes.get(_key(turn))) is not None:
             self._prefixes[_key(turn)] = replace(found, history=length)
 
+    async def came_behind(self, prompt: str, said: str) -> Tokens | None:
+        """The token ids of a prompt and the text of the answer to it, as that came; None where the server does not
+        tell."""
+        try:
+            return await self._access.tokens_of(prompt + said)
+        except BackendError as error:
+            self.gave_up(error)
+            return None
+
     async def said_behind(self, settled: ChatTurn, prompt: str, said: str) -> Tokens:
         """The token ids of a prompt and the answer to it, without asking for more than that answer's: what comes next
         is not known. Raises BackendError."""

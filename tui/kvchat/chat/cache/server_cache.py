@@ -469,7 +469,8 @@ class ServerCache:
         self, tracked: TrackedTurn, prompt: Tokens, count: int, answer: Node, settled: ChatTurn
     ) -> Tokens:
         """The ids of the sampled tokens, as far as they are known; unknown ones are unlike all others. Those of a
-        reply that has another number of tokens as history are not known: it is read ahead in that form."""
+        reply that has another number of tokens as history are not known: it is read ahead in that form. What is stored
+        in another form than it came in has the tokens of what came."""
         if tracked.altered:
             return Tokens.unknown(min(count, MOST_SAMPLED))
         state = answer.state
@@ -489,9 +490,23 @@ class ServerCache:
                 history is not None and stopped is not None and not reads_back(count, history - len(prompt), stopped)
             )
             known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
+            if tracked.came is not None and tracked.turn.known is None:
+                printed, known = known, await self._as_it_came(tracked, prompt, count, stopped=bool(stopped))
+                differs = not known or known != printed
             if differs and answer.message.calls:
                 self.prompts.printed_anew(settled, len(prompt))
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
+
+    async def _as_it_came(self, tracked: TrackedTurn, prompt: Tokens, count: int, *, stopped: bool) -> Tokens:
+        """The ids of the `count` sampled tokens by the text that came; none where it may have come in others."""
+        whole = await self.prompts.came_behind(tracked.rendered, tracked.came or "") if tracked.rendered else None
+        if (
+            whole is None
+            or whole.common(prompt) < len(prompt)
+            or not reads_back(count, len(whole) - len(prompt), stopped)
+        ):
+            return NO_TOKENS
+        return whole.after(len(prompt))
 
     def holds(self, conversation: str, path: tuple[str, ...]) -> None:
         """A slot holds a state of these messages of a conversation, as of `heads`."""

@@ -64,6 +64,9 @@ class TrackedTurn(Struct):
     """Whether its answer was, so that the server may compute on for a while."""
     order: tuple[int, ...] = ()
     """In which its answers ended, where they were several."""
+    came: str | None = None
+    """The answer's text as it came, where it is stored in another form: a call that was written as text, or a broken
+    one that became text."""
     asked_before: bool = False
     """Whether its question was answered before."""
     sent_before: int | None = None

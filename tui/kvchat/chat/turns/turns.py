@@ -52,6 +52,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.prompt.tools import tool_names
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.tree_read import read_before
+from kvchat.prompt.wire import whole_characters
 from kvchat.store import StoreError
 from kvchat.text.messages import GO_ON, asked_to_go_on
 from kvchat.text.problems import ChatProblem
@@ -543,6 +544,8 @@ class Turns:
             tracked.processed = task.live.progress.processed
         if tracked is not None and len(answers) > 1:
             tracked.order = tuple(sorted(range(len(answers)), key=lambda at: task.runs[at].live.ended_at))
+        if tracked is not None and answers[0].text != (came := whole_characters(task.live.text)):
+            tracked.came = came
         figures = await self._explained_if_possible(tracked, answers[0].figures)
         ahead = self._warm_up.prefilled(conversation.id, (figures and figures.cached_tokens) or 0)
         figures = figures and replace(figures, ahead_tokens=ahead or None)
