@@ -232,5 +232,5 @@ async def test_no_act_on_a_branch_while_an_answer_runs(drive: Drive, server: Toy
             await app.rest()
         assert app.noticed("An answer is still running here.")
         assert app.said == said
-        await app.press("escape")
+        await app.press("escape", "escape")
         await app.until(lambda: not app.service.conversations.streaming())

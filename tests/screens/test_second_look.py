@@ -23,7 +23,12 @@ async def test_what_was_typed_before_a_price_was_shown_answers_nothing(drive: Dr
         await app.begin("one", "two")
         costs(app, LARGE)
         await app.select(2)
-        typed(app.app, "e", "y", "n", "enter", "f")
+        typed(app.app, "e", "y", "n", "f")
+        await app.until(lambda: app.draft == "ynf")
+        assert app.front == "ChatScreen" and app.chat.workspace.editing is None
+        app.chat.composer.replace_text("")
+        await app.select(2)
+        typed(app.app, "e", "enter")
         await app.opens("ConfirmScreen")
         await app.rest()
         assert app.front == "ConfirmScreen" and app.chat.workspace.editing is None
@@ -123,14 +128,19 @@ async def test_hints_are_for_what_the_message_has(drive: Drive, server: ToyServe
         assert "copy code" not in app.lines[-1] and "e edit" in app.lines[-1]
 
 
-async def test_the_last_answer_is_continued_while_another_message_is_selected(drive: Drive, server: ToyServer) -> None:
+async def test_a_letter_continues_the_marked_answer_and_the_command_the_last_one(
+    drive: Drive, server: ToyServer
+) -> None:
     server.on_chat(tokens("Once", " upon", finish="length"))
     async with drive(size=(120, 30)) as app:
         await app.begin("a story")
         await app.select(0)
+        assert "c continue" not in app.lines[-1]
+        await app.press("down")
         assert "c continue" in app.lines[-1]
+        await app.press("up")
         server.on_chat(tokens(" a time."))
-        await app.press("c")
+        await app.command("/continue")
         await app.until(lambda: app.shown[-1] == "Once upon a time." and app.path[-1].state is State.DONE)
 
 

@@ -182,7 +182,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     *_acts(
         "This conversation",
-        Action("stop", "escape", "Stop", "Stop the answer and keep what came.", "stop"),
+        Action("stop", "escape", "Stop", "Go back from the messages; stop the answer and keep what came.", "stop"),
         Action(
             "undo",
             "ctrl+underscore,ctrl+slash",
@@ -349,7 +349,7 @@ ACTIONS: tuple[Action, ...] = (
             "transcript.copy",
             "y",
             "Copy message",
-            "Copy the selected messages, else the last one.",
+            "Copy the messages marked on the screen, else the last one.",
             "messages.copy_message",
         ),
         Action("copy_answer", "", "Copy last answer", "Copy the last answer.", "messages.copy_answer"),

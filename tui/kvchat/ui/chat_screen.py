@@ -311,16 +311,27 @@ class ChatScreen(Screen[None]):
             await result
 
     async def stop(self) -> None:
-        """Esc: out of what was begun last: a dialog that is not there yet, a question that waits, looking up what goes
-        with a message, editing, finding, the running answer, the transcript."""
-        if self.app.key_queue.give_up() or self.workspace.questions.give_up():
+        """Esc: out of what was begun last: a dialog that is not there yet, the messages, a question that waits, looking
+        up what goes with a message, editing, finding, the running answer."""
+        if self.app.key_queue.give_up():
             return
-        if self.sending.stop_looking_up() or self.sending.stop_editing():
+        if self.focused is self.transcript and not self.findbar.comes_back:
+            self.leave_messages()
+        elif self.focused is self.transcript:
+            self.findbar.action_close()
+        elif self.workspace.questions.give_up() or self.sending.stop_looking_up() or self.sending.stop_editing():
             return
-        if self.findbar.is_open:
+        elif self.findbar.is_open:
             self.findbar.action_close()
         elif not await self.sending.stop():
-            self.composer.focus()
+            self.leave_messages()
+
+    def leave_messages(self) -> None:
+        """Back to the composer; no message is marked any more."""
+        if self.findbar.is_open:
+            self.findbar.action_close()
+        self.transcript.select(None)
+        self.composer.focus()
 
     async def action_interrupt(self) -> None:
         """Ctrl+C: copy what is selected, else stop the answer. It never quits."""

@@ -88,7 +88,9 @@ class AlternativesController:
             return False
         id, prices = workspace.conversation.id, self._service.prices
         return (
-            await self._costs.agreed_to(prices.of_several(id, wanted, None, node), "alternatives", self._words(wanted))
+            await self._costs.agreed_to(
+                prices.of_several(id, wanted, None, node), "alternatives", self._words(wanted), node
+            )
             and await self._server.may_leave_this_machine()
             and await workspace.attempt(self._turns.ask_again_for(id, wanted, node))
         )

@@ -78,9 +78,7 @@ class ConversationController:
             self._service.events.tell(ToolAsked(id))
         if node is not None:
             self._transcript.select(node)
-            self._transcript.focus()
-        else:
-            self._composer.focus()
+        self._composer.focus()
 
     async def new(self, tools: str = "") -> None:
         """`tools`: names of those that the model may call; empty: the usual ones."""
@@ -239,7 +237,7 @@ class ConversationController:
     async def keep(self, argument: str = "", id: str = "") -> None:
         """Keep the state of a conversation, else that of the open one, up to the selected answer if there is one; or
         keep it no longer, for `off` and the second time."""
-        node = "" if id else self._transcript.selected or ""
+        node = "" if id else self._transcript.marked or ""
         id, states = id or self.workspace.conversation.id, self._service.kept
         if await self.workspace.attempt(states.release(id) if argument == "off" else states.switch(id, node)):
             now = self._service.claims.conversations().get(id)
@@ -428,7 +426,7 @@ class ConversationController:
             ("e", "Export", "export"),
             ("d", "Delete", "delete"),
         ]
-        match await self.workspace.ask(ConfirmScreen(record.title, [], choices)):
+        match await self.workspace.ask_for(ConfirmScreen(record.title, [], choices)):
             case "open":
                 await self.open(id)
                 return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat.cache.price import CheaperWay
 from kvchat.chat.errors import ChatError
+from kvchat.sanitize import one_line
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""
 
+QUOTED = 60
+"""Characters of a question that are quoted."""
 FORK = "Fork: edit in a new conversation, keep this one"
 
 NAMES: dict[Act, str] = {
@@ -87,23 +90,33 @@ class CostQuestions:
         """What the user decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
         there is one; `fork`: whether a fork can."""
         prices, id = self._workspace.service.prices, self._workspace.conversation.id
-        return await self._decided(prices.exact(id, act, node, text, options), act, title, (), instead, fork)
+        asked = prices.exact(id, act, node, text, options)
+        return await self._decided(asked, act, node, title=title, instead=instead, fork=fork)
 
     async def agreed_to_tools(self, names: Sequence[str]) -> bool:
         """Whether the user agrees to what other tools cost in this conversation; an empty one holds nothing yet."""
         is_empty = not self._workspace.conversation.record.turns
         return is_empty or await self.decided("tools", text=" ".join(names)) == "go"
 
-    async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str]) -> bool:
-        """Whether the user agrees to this price of an act; `words` are shown with it."""
-        return await self._decided(price, act, "", words) == "go"
+    async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str], node: str | None = None) -> bool:
+        """Whether the user agrees to this price of an act on the turn of `node`; `words` are shown with it."""
+        return await self._decided(price, act, node, words=words) == "go"
+
+    def _quoted(self, node: str | None) -> list[str]:
+        """The question of the turn that an act would change, so that it is known which."""
+        if node is None:
+            return []
+        question, _ = self._workspace.conversation.tree.turn_of(node)
+        return [f"“{one_line(question.text, QUOTED)}”"] if question.text.strip() else []
 
     async def _decided(
         self,
         asked: Awaitable[Price],
         act: Act,
-        title: str,
-        words: Sequence[str],
+        node: str | None,
+        *,
+        title: str = "",
+        words: Sequence[str] = (),
         instead: bool = False,
         fork: bool = False,
     ) -> Decision | None:
@@ -125,5 +138,8 @@ class CostQuestions:
             choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
         choices.append(("n", "Cancel", None))
         return await self._workspace.ask_after(
-            dialog, partial(ConfirmScreen, title or TITLES[act], [*price_lines(price, act), *words], choices)
+            dialog,
+            partial(
+                ConfirmScreen, title or TITLES[act], [*self._quoted(node), *price_lines(price, act), *words], choices
+            ),
         )

@@ -1,4 +1,4 @@
-"""Act on the selected message, or else on the last one: edit, ask again, copy, fork, delete, walk."""
+"""Act on the message that is marked on the screen, else on the last one: edit, ask again, copy, fork, delete, walk."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class MessageController:
                 conversation.tree,
                 conversation.record.head,
                 title=conversation.record.title,
-                at=node or self._transcript.selected or conversation.elsewhere,
+                at=node or self._transcript.marked or conversation.elsewhere,
                 now=self.workspace.now(),
                 warmth=lambda tip: self._tracker.branch_warmth(conversation.id, tip),
             )
@@ -190,10 +190,10 @@ class MessageController:
             self.workspace.say(otherwise)
 
     def copy_code(self, number: str = "1") -> None:
-        """Copy the `number`-th code block of the selected message, else of the last answer that has one."""
+        """Copy the `number`-th code block of the message marked on the screen, else of the last answer that has one."""
         from kvchat.ui.render.markdown import code_blocks
 
-        conversation, chosen = self.workspace.conversation, self._transcript.selected
+        conversation, chosen = self.workspace.conversation, self._transcript.marked
         nodes = (
             [conversation.tree[chosen]]
             if chosen is not None and chosen in conversation.tree

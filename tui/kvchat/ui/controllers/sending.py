@@ -135,6 +135,7 @@ class SendingController:
         """
         id, editing = event.key or self.workspace.conversation.id, self.workspace.editing
         self.forget_refusal(id)
+        self._transcript.select(None)
         place = self._places.pop(id, None)
         if editing is None and (self._is_busy(id) or self._queue.of(id)):
             self._queue_up(id, event.question, place)
@@ -210,6 +211,7 @@ class SendingController:
             self._restore(event.question)
             return False
         self.forget_refusal(id)
+        self._transcript.select(None)
         sending = self._sending[id] = Sending(id, event, None, wanted=wanted, agrees=agrees)
         return await self._delivered(sending)
 

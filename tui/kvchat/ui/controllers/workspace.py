@@ -123,7 +123,12 @@ class Workspace:
         they wrote on meanwhile, and it opens by itself."""
         if coming.is_late:
             return await self.questions.ask(make)
-        return await self.ask(make())
+        return await self.ask_for(make())
+
+    async def ask_for(self, screen: ConfirmScreen[T]) -> T | None:
+        """As `ask`, what a letter may have asked for: who was writing writes on."""
+        screen.open_for(self.questions)
+        return await self.ask(screen)
 
     def key_of(self, action: str) -> str:
         """The first key of an action, as the user reads it; empty without one."""
@@ -142,17 +147,17 @@ class Workspace:
 
     def target(self, node: str | None = None) -> str | None:
         """The message an action is about: `node` if it is of this conversation (keys may come faster than the screen
-        changes), the selected one, else the last."""
+        changes), the one that is marked on the screen, else the last."""
         if self.current is None or (node is not None and node not in self.current.tree):
             return None
-        chosen = node or self._transcript.selected
+        chosen = node or self._transcript.marked
         if chosen is not None and chosen in self.current.tree:
             return chosen
         path = self.current.path()
         return path[-1].id if len(path) > 1 else None
 
     def cut_answer(self, node: str | None = None) -> str | None:
-        """The answer to go on with: `node`, the selected one if it was cut, else the last."""
+        """The answer to go on with: `node`, the one that is marked on the screen if it was cut, else the last."""
         chosen = self.target(node)
         if self.current is None or chosen is None or node is not None or self.current.tree[chosen].is_cut:
             return chosen

@@ -44,9 +44,9 @@ class ConfirmScreen(ListModal[R], Generic[R]):
     """A question with its consequences and a few answers, each with a key. Escape answers None. An answer that cannot
     be seen, or that could not when the key was pressed, is not given.
 
-    A question that opened by itself is answered by no key while the draft holds text, and by a letter only alone. What
-    is typed and is no answer goes to the draft, and the question steps back. Once the user goes among the answers (Tab,
-    an arrow, a click) it is as one that they asked for.
+    One that a letter may have opened is answered by a letter only alone. What is typed and is no answer goes to the
+    draft, and the question steps back. One that opened by itself is answered by no key at all while the draft holds
+    text. Once the user goes among the answers (Tab, an arrow, a click) all of them are answered at once.
     """
 
     DEFAULT_CSS = """
@@ -75,6 +75,8 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         """Monotonic seconds of the last key here."""
         self._is_quiet = True
         """Whether the last key came alone."""
+        self._takes_letters = True
+        """Whether a letter answers at once; else it may begin a word."""
         self._held = ""
         """A letter that answers, while another may follow."""
         self.has_stepped_back = False
@@ -82,7 +84,11 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def open_over(self, draft: Draft, *, is_meant: bool) -> None:
         """The user did not ask for it. `is_meant`: they went to it."""
-        self._draft, self._is_meant = draft, is_meant
+        self._draft, self._is_meant, self._takes_letters = draft, is_meant, is_meant
+
+    def open_for(self, draft: Draft) -> None:
+        """The user asked for it, if the key was not the beginning of a word."""
+        self._draft, self._takes_letters = draft, False
 
     @property
     def gist(self) -> str:
@@ -141,7 +147,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
             index = keys.index(text.casefold())
             if not self._can_be_chosen(index):
                 self._write(text)
-            elif self._is_meant or not self.alone_s:
+            elif self._takes_letters or not self.alone_s:
                 self.choose(index)
             else:
                 self._held = text
@@ -150,13 +156,13 @@ class ConfirmScreen(ListModal[R], Generic[R]):
             event.stop()
             self._write(text)
         elif event.key in ("up", "down", "tab"):
-            self._is_meant = True
+            self._is_meant = self._takes_letters = True
 
     def on_paste(self, event: Paste) -> None:
         self._write(self._held + event.text, is_pasted=True)
 
     def on_click(self) -> None:
-        self._is_meant = True
+        self._is_meant = self._takes_letters = True
 
     def _can_be_chosen(self, index: int) -> bool:
         """Whether an answer is on the screen, and its key is not one of a sentence."""
@@ -180,7 +186,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def action_page(self, direction: int) -> None:
         """The words scroll; the answers are few."""
-        self._is_meant = True
+        self._is_meant = self._takes_letters = True
         for words in self.query(QuestionWords):
             words.scroll_relative(y=direction * max(1, words.size.height - 1), animate=False)
 

@@ -36,7 +36,7 @@ class FindBar(Horizontal):
         self._transcript = transcript
         self._composer = composer
         self._comes_back = False
-        """Whether Enter goes back to the conversation, from which it was opened."""
+        """Whether Enter goes back to the messages, from which it was opened."""
         self._found = 0
         """Matches of the query."""
         self._line = Input(placeholder="words", select_on_focus=True)
@@ -45,6 +45,11 @@ class FindBar(Horizontal):
     @property
     def is_open(self) -> bool:
         return self.has_class("-open")
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it is open, and leaving it leads to the messages."""
+        return self.is_open and self._comes_back
 
     async def open(self, query: str = "", *, comes_back: bool = False) -> None:
         """Show the line, with `query` or what was searched last. `comes_back`: closing it leads to the messages, not
@@ -60,6 +65,8 @@ class FindBar(Horizontal):
         self._line.focus()
 
     def action_close(self) -> None:
+        if self._comes_back:
+            self._transcript.select_match()
         self.remove_class("-open")
         self._transcript.find("")
         (self._transcript if self._comes_back else self._composer).focus()
@@ -99,6 +106,7 @@ class FindBar(Horizontal):
         if not self._comes_back:
             self.action_step(-1)
         elif event.value:
+            self._transcript.select_match()
             self._transcript.focus()
         else:
             self.action_close()

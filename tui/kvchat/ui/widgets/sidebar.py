@@ -70,6 +70,8 @@ class Sidebar(ScrollView, can_focus=True):
     }
     """
     ALLOW_SELECT = False
+    FOCUS_ON_CLICK = False
+    """Letters act where the user went by a key; who clicks may be writing."""
     BINDINGS: ClassVar[list[BindingType]] = [
         binding("rows.up", "step(-1)"),
         binding("rows.down", "step(1)"),

@@ -201,7 +201,9 @@ class ComposerText(TextArea):
         return action != "select_line" and super().check_action(action, parameters)
 
     def action_cursor_up(self, select: bool = False) -> None:
-        if select or not self._decide("up"):
+        if select and not self.text:
+            self.screen.focus_next()
+        elif select or not self._decide("up"):
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:

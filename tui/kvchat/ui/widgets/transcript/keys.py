@@ -34,6 +34,8 @@ class TranscriptKeys(TranscriptView):
     """A `TranscriptView` in which messages can be selected and acted on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("transcript")]
+    FOCUS_ON_CLICK = False
+    """Letters act where the user went by a key; who clicks may be writing."""
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
@@ -47,6 +49,16 @@ class TranscriptKeys(TranscriptView):
     def selected(self) -> str | None:
         """The node id of the selected message."""
         return self._selected
+
+    @property
+    def marked(self) -> str | None:
+        """The same, if some of it is in view."""
+        index = self._column.find(self._selected)
+        if index is None:
+            return None
+        top, y = self._column.top(index), round(self.scroll_y)
+        last = top + self._column.entries[index].height - 1  # an empty row
+        return self._selected if top < y + self._view_height and last > y else None
 
     @property
     def _selected_entry(self) -> Entry | None:
@@ -65,8 +77,8 @@ class TranscriptKeys(TranscriptView):
 
     @property
     def selected_items(self) -> list[TranscriptItem]:
-        """The messages that are selected, in their order."""
-        return [entry.item for entry in self._selected_entries]
+        """The messages that are selected and marked in view, in their order."""
+        return [entry.item for entry in self._selected_entries] if self.marked is not None else []
 
     def select(self, node_id: str | None, *, show: bool = True, extend: bool = False) -> None:
         """Select a message; `show`: scroll so that it can be read; `extend`: with all from where it began."""
@@ -106,8 +118,11 @@ class TranscriptKeys(TranscriptView):
         self._place(round(self.scroll_y))
         self.scroll_to(y=max(0, y), animate=False)
 
-    def on_focus(self) -> None:
+    def on_focus(self, event: events.Focus) -> None:
         self._give_keys(True)
+        if self.marked is None and not event.from_app_focus:  # the user begins at the last message
+            self.select(None)
+            self.follow()
 
     def on_blur(self) -> None:
         self._give_keys(False)
@@ -152,12 +167,12 @@ class TranscriptKeys(TranscriptView):
             self.select(self._column.entries[index + step].item.node_id, extend=True)
 
     def action_page(self, step: int) -> None:
-        """One view up or down; the selection follows."""
+        """One view up or down; the selection follows where the keys are for messages."""
         y = round(self.scroll_y) + step * max(1, self._view_height - 2)
         self._scroll_to_row(y)
         y = round(self.scroll_y)
         place = self._column.locate(y if step < 0 else min(self._column.height, y + self._view_height) - 1)
-        if place is not None:
+        if place is not None and self.has_focus:
             self.select(self._column.entries[place[0]].item.node_id, show=False)
 
     def action_first(self) -> None:
@@ -178,21 +193,23 @@ class TranscriptKeys(TranscriptView):
         """Ask the screen to go `step` matches on, upwards where it is negative."""
         self.post_message(self.MatchRequested(step))
 
-    # -- requests: about the selected message, else about the last one
+    # -- requests: about the message that is marked in view
 
     @property
     def _meant(self) -> Entry | None:
-        return self._selected_entry or (self._column.entries[-1] if self._column.entries else None)
-
-    @property
-    def _cut(self) -> Entry | None:
-        """The cut answer to go on with: the selected one, else the last message."""
-        return next((one for one in (self._meant, *self._column.entries[-1:]) if one and one.item.is_cut), None)
+        """The selected message. One that is not in view is shown, and nothing is meant yet."""
+        index = self._column.find(self._selected)
+        if index is not None and self.marked is None:
+            self._show(index)
+            return None
+        return self._selected_entry
 
     @property
     def can(self) -> frozenset[str]:
         """What can be done with the message that is meant, of what not every message has something for."""
-        entry, found = self._meant, {"transcript.continue"} if self._cut is not None else set()
+        entry, found = self._selected_entry, set()
+        if entry is not None and entry.item.is_cut:
+            found.add("transcript.continue")
         if entry is not None and entry.codes():
             found.add("transcript.code")
         if entry is not None and (entry.item.sources or given(entry.item.blocks)):
@@ -208,30 +225,27 @@ class TranscriptKeys(TranscriptView):
             self.post_message(self.RegenerateRequested(entry.item.node_id))
 
     def action_continue(self) -> None:
-        if (entry := self._cut) is not None:
+        if (entry := self._meant) is not None:
             self.post_message(self.ContinueRequested(entry.item.node_id))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The key that continues is a letter like any other where there is nothing to continue."""
-        if action == "continue" and self._cut is None:
+        if action == "continue" and "transcript.continue" not in self.can:
             return False
         return super().check_action(action, parameters)
 
     def action_copy(self) -> None:
-        if (entry := self._meant) is not None:
-            items = self.selected_items or [entry.item]
+        if self._meant is not None:
+            items = self.selected_items
             self.post_message(self.CopyRequested(as_text(items), len(items)))
 
     def action_copy_code(self, number: int) -> None:
-        """Of the selected message, else of the last one that has code."""
-        entry = self._selected_entry
-        candidates = [entry] if entry is not None else self._column.entries[:-20:-1]
-        for entry in candidates:
-            codes = entry.codes()
-            if len(codes) >= number:
-                self.post_message(self.CodeCopyRequested(number, codes[number - 1].text))
-                return
-        self.post_message(self.CodeCopyRequested(number, None))
+        if (entry := self._meant) is not None:
+            self._copy_code(entry, number)
+
+    def _copy_code(self, entry: Entry, number: int) -> None:
+        codes = entry.codes()
+        self.post_message(self.CodeCopyRequested(number, codes[number - 1].text if len(codes) >= number else None))
 
     def action_branches(self) -> None:
         if (entry := self._meant) is not None:
@@ -338,7 +352,7 @@ class TranscriptKeys(TranscriptView):
     # -- mouse
 
     def on_click(self, event: events.Click) -> None:
-        """One click selects the message or does what the row says, two select a word, three the message's text."""
+        """One click does what the row says, or marks the message; two select a word, three the message's text."""
         event.prevent_default()
         offset = event.get_content_offset(self)
         place = self._column.locate(round(self.scroll_y) + offset.y) if offset is not None else None
@@ -355,10 +369,8 @@ class TranscriptKeys(TranscriptView):
         elif action == "fold":
             self._toggle(entry, value)
         elif action == "code" and offset.x >= self.text_width + GUTTER - 9:
-            self.select(entry.item.node_id, show=False)
-            self.action_copy_code(int(value))
+            self._copy_code(entry, int(value))
         elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):
-            self.select(entry.item.node_id, show=False)
             self.post_message(self.SourcesRequested(entry.item.node_id, numbers))
         else:
             self.select(entry.item.node_id, show=False)

@@ -268,7 +268,14 @@ class Transcript(TranscriptKeys, can_focus=True):
         if not self._matches:
             return 0
         self._go_to_match((self._match + step) % len(self._matches))
+        if self.has_focus:
+            self.select_match()
         return self._match + 1
+
+    def select_match(self) -> None:
+        """Mark the message of the match that is shown."""
+        if self._current is not None:
+            self.select(self._current[0], show=False)
 
     def _nearest(self) -> int:
         """The last match that starts in or above the view."""
