@@ -136,7 +136,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
             return
         text = event.character if event.is_printable and event.character else ""
         keys = [key.casefold() for key, _, _ in self._choices]
-        self._is_quiet = event.time >= self._typed_at + self.app.quiet_s
+        self._is_quiet = self._draft is None or event.time >= self._typed_at + self.app.quiet_s
         self._typed_at = event.time
         if event.time <= self._since or self._held:  # it was not meant for an answer, or the letter before began a word
             event.stop()
