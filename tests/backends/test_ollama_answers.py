@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backend_kit import Heard, a_turn
+from backend_kit import Heard, a_turn, endpoint_of
 from ollama_kit import NEWEST, Talk, connected, words
 
 from kvchat.backends.dialect import ChatTurn, Trouble
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import Figures
@@ -21,7 +22,7 @@ from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
-from toyserver import chunked, raw, reply
+from toyserver import ToyServer, chunked, raw, reply
 
 
 async def test_thoughts_come_as_reasoning_and_go_back_as_thinking(heard: Heard) -> None:
@@ -379,3 +380,17 @@ async def test_a_time_that_cannot_be_leaves_the_answer_alone(
             )
         )
     assert answer.ended().state is State.DONE and heard.reported.prompt_tokens == 200
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize(("reason", "words"), [("load", "loaded the model"), ("unload", "unloaded the model")])
+async def test_an_answer_that_only_loaded_the_model_says_so(reason: str, words: str, thinks: bool) -> None:
+    """It was "The model answered nothing"."""
+    thought = {"model": "toy", "message": {"role": "assistant", "content": "", "thinking": ""}, "done": False}
+    last = {"model": "toy", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": reason}
+    parts = b"".join(json.dumps(part).encode() + b"\n" for part in ([thought] if thinks else []) + [last])
+    async with ToyServer("openai") as server:
+        server.on_chat(reply(200, parts, content_type="application/x-ndjson"))
+        ended = await Talk(OllamaBackend(endpoint_of(server)), model="toy").ask("one")
+    assert ended.state is State.EMPTY
+    assert note_sentence(ended.note) == f"The server {words}, and did not answer. Try again."

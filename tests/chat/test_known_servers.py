@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kvchat.backends.dialect import Backend
+from kvchat.backends.discovery import FoundServer, discover
 from kvchat.chat.question import Question
+from kvchat.chat.server import connection
+from kvchat.chat.server.connection import Connector
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import State
@@ -76,3 +80,43 @@ async def test_a_server_known_by_its_models_is_still_the_same_while_it_has_none(
         assert await asked(tmp_path, server) == "vllm"
         server.on("/v1/models", reply(200, empty))
         assert await asked(tmp_path, server) == "vllm"
+
+
+def without_a_model(server: ToyServer) -> ToyServer:
+    """An Ollama as it was just installed."""
+    server.on("/", reply(200, b"Ollama is running", content_type="text/plain"))
+    server.on("/api/version", reply(200, {"version": "0.33.3"}))
+    server.on("/api/ps", reply(200, {"models": []}))
+    server.on("/api/tags", reply(200, {"models": []}))
+    server.on("/v1/models", reply(200, {"object": "list", "data": None}))
+    return server
+
+
+@pytest.mark.parametrize("beside", ["a server", "a model file", "nothing"])
+async def test_a_server_without_a_model_is_the_last_resort(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, beside: str
+) -> None:
+    """An Ollama without a model was chosen before the built-in engine, and the first question failed."""
+    file = tmp_path / "small.gguf"
+    async with ToyServer("openai") as bare, ToyServer("openai", model="m") as other:
+        ports = [without_a_model(bare).port, *([other.port] if beside == "a server" else [])]
+        found = await discover(ports, within=20.0)
+        started: list[Path] = []
+
+        async def found_here() -> list[FoundServer]:
+            return sorted(found, key=lambda server: server.base_url != bare.url)
+
+        async def start(self: Connector, path: Path) -> Backend:
+            started.append(path)
+            return await self._reached(other.url)
+
+        monkeypatch.setattr(connection, "found_here", found_here)
+        monkeypatch.setattr(connection, "default_model_file", lambda: file if beside == "a model file" else None)
+        monkeypatch.setattr(Connector, "_started", start)
+        connector = Connector(Settings(), lambda: None)
+        try:
+            info = (await connector.ready()).info
+        finally:
+            await connector.aclose()
+    assert started == ([file] if beside == "a model file" else [])
+    assert (info.kind, info.base_url) == (("ollama", bare.url) if beside == "nothing" else ("openai", other.url))

@@ -68,6 +68,7 @@ class NoteKind(StrEnum):
     NOTHING_SENT = auto()
     STOPPED_EARLY = auto()
     SILENT = auto()
+    ONLY_LOADED = auto()  # loads: whether the model was loaded, else unloaded
     NO_WORDS = auto()  # tokens: how many came; cut: whether it is at max tokens
     ONLY_REASONING = auto()
     FILTERED = auto()  # words: of the refusal, if there are some

@@ -19,6 +19,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.NOTHING_SENT: "Stopped before it was sent.",
     NoteKind.STOPPED_EARLY: "Stopped before the first word.",
     NoteKind.SILENT: "The server has gone quiet.",
+    NoteKind.ONLY_LOADED: "The server <loads:loaded|unloaded> the model, and did not answer. Try again.",
     NoteKind.NO_WORDS: "The model answered nothing<tokens: ({tokens:,} tokens, none visible)>"
     "<cut:: cut at max tokens>. Try again<cut:, or raise max_tokens>.",
     NoteKind.ONLY_REASONING: "The model reasoned and gave no answer. <cli:kvchat show has it|It is folded above>; ask "

@@ -124,6 +124,9 @@ class Connector:
         self._connecting: asyncio.Task[Backend] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.connection = Connection()
+        self._empty = ""
+        """The address of a server that was found and has no model (an Ollama just installed): a model file goes before
+        it."""
         self._unusable = ""
         """What was found on this machine and cannot be talked to, in words."""
         self.base_url = self.server.base_url
@@ -328,6 +331,9 @@ class Connector:
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
+        if self._empty:
+            self.home = self._empty
+            return await self._served(self._empty)
         raise failure(
             Trouble.UNREACHABLE,
             Fault.NO_SERVER,
@@ -339,6 +345,7 @@ class Connector:
     async def _discovered(self) -> Backend | None:
         """The best of what answers on this machine; None where nothing does that can be talked to."""
         self._say(Connection("connecting", Reaching.LOOKING))
+        self._empty = ""
         found = await found_here()
         self._unusable = "; ".join(
             unusable_words(server.title, server.base_url, server.phase) for server in found if server.phase in UNUSABLE
@@ -347,8 +354,11 @@ class Connector:
         for server in best_first(usable):
             try:
                 backend = await self._served(server.base_url)
-                self.home = server.base_url
-                return backend
+                if backend.info.model or backend.info.listing:
+                    self.home = server.base_url
+                    return backend
+                self._empty = self._empty or server.base_url
+                await backend.aclose()
             except BackendError as error:
                 log.info("%s was found, and did not do: %s", server.base_url, error.sentence)
         return None

@@ -33,6 +33,8 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
 NS_PER_MS = 1_000_000
+_WITHOUT_ANSWER = ("load", "unload")
+"""Why Ollama is done where it has only done that."""
 RELOAD_MS = 200.0
 """A loaded model is handed out in less than this; starting one takes longer."""
 _SLACK = 16
@@ -142,7 +144,7 @@ class OllamaAnswer(ChatAnswer):
         """The final figures, and what they say of the cache."""
         asked, use = self._asked, self._use
         use.last = asked.now()
-        if self._finish in ("load", "unload"):
+        if self._finish in _WITHOUT_ANSWER:
             use.is_loaded = self._finish == "load"
             return
         reported = Reported(
@@ -216,6 +218,11 @@ class OllamaAnswer(ChatAnswer):
             )
         if isinstance(host := part.get("remote_host"), str) and host:
             self._warnings.append(said(NoteKind.RUNS_ELSEWHERE, host=errors.quoted(host)))
+
+    def _said_of_nothing(self, kind: NoteKind) -> Statement:
+        if self._finish in _WITHOUT_ANSWER:
+            return said(NoteKind.ONLY_LOADED, loads=self._finish == "load" or None)
+        return super()._said_of_nothing(kind)
 
     def ended(self, error: BackendError | None = None) -> Ended:
         ended = super().ended(error)
