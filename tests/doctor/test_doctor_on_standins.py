@@ -102,3 +102,26 @@ async def test_a_server_that_does_not_end_where_it_is_asked_to_is_ended() -> Non
 async def test_a_server_that_counts_nothing_is_not_called_well() -> None:
     made = await reported(LlamaCppPythonStandIn)
     assert not made.of(Severity.PROBLEM) and headline(made).startswith("Nothing wrong was found")
+
+
+@pytest.mark.parametrize(("loaded", "most"), [(["small"], 1), (["small"], 2), (["big", "small"], 2)])
+async def test_a_named_model_of_a_router_is_examined_not_the_one_in_use(loaded: list[str], most: int) -> None:
+    """It told the window, the slots and the template of the model in use, under the name of the other."""
+    async with RouterStandIn(LlamaModel("small", 512), LlamaModel("big", 2048), loaded=loaded, most=most) as server:
+        backend = await connect(server.url)
+        assert backend.info.model == ("small" if len(loaded) == 1 else backend.info.model)
+        other = "big" if backend.info.model == "small" else "small"
+        made = report(await examine(backend, agreed=True, model=other))
+        found = made.examination
+        assert found.server is not None and found.server.model == other
+        assert found.window == server.models[other].context_size
+        assert {visit.json["model"] for visit in server.visits if visit.is_chat} == {other}
+        assert backend.info.model != other, "what kvchat talks to stays as it was"
+
+
+async def test_a_model_that_a_router_does_not_have_is_told_nothing_of() -> None:
+    async with RouterStandIn(LlamaModel("small", 512), loaded=["small"]) as server:
+        made = report(await examine(await connect(server.url), agreed=True, model="dense"))
+        assert not server.loads
+    assert made.examination.window is None
+    assert "has no model dense. It has: small." in made.verdicts[0].sentence

@@ -667,6 +667,15 @@ class Replicated(Protocol):
 
 
 @runtime_checkable
+class RoutesModels(Protocol):
+    """A backend whose server may hand each request to the server of the model that it names."""
+
+    async def on_model(self, model: str) -> Backend:
+        """One that asks about this model, not the one in use; itself where there is only one. Raises BackendError
+        where the server does not have it."""
+
+
+@runtime_checkable
 class CacheAccess(Protocol):
     """A backend that lets its cache be followed: it gives token ids and tells of its slots. Each call raises
     BackendError when the server does not do it after all; each is quick, and none changes what is cached but

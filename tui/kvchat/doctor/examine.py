@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFiles
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, RoutesModels, SlotCount, SlotFiles
 from kvchat.cache.tokens import Tokens
 from kvchat.doctor.probes import Talk, size_for
-from kvchat.doctor.report import Examination, PinProbe, SnapshotProbe, Step
+from kvchat.doctor.report import Examination, PinProbe, SnapshotProbe, Step, unexamined
 from kvchat.doctor.returns import prove_returns
 from kvchat.doctor.server_facts import empty_slots, looked_at, slots_of, to_agree
 from kvchat.prompt.message import new_id
@@ -52,6 +52,11 @@ async def examine(
     most. Cancelled: the connection is closed first.
     """
     progress("Looking at the server …")
+    if isinstance(backend, RoutesModels):
+        try:
+            backend = await backend.on_model(model)
+        except BackendError as error:
+            return unexamined(backend.info.base_url, error)
     found = await looked_at(backend, agreed, model)
     found.budget = budget_tokens
     if not agreed and not found.busy and found.server is not None:

@@ -30,6 +30,7 @@ from kvchat.backends.dialect import (
     MOST_TOKENS,
     NOT_SUPPORTED,
     PRESERVED,
+    Backend,
     BackendError,
     ChatTurn,
     Emit,
@@ -265,6 +266,23 @@ class LlamaCppBackend(HttpBackend):
             unloads=f"when another model is asked for and {most} {'is' if most == 1 else 'are'} loaded" if most else "",
             room_for_models=most or None,
         )
+
+    async def on_model(self, model: str) -> Backend:
+        """As of `RoutesModels`."""
+        if self._routed is None or model in ("", self._routed.id):
+            return self
+        if self._info.known(model) is None:
+            raise failure(
+                Trouble.REFUSED,
+                Fault.NO_SUCH_MODEL,
+                url=self.url,
+                model=errors.quoted(model),
+                models=errors.quoted(", ".join(self._info.models)),
+            )
+        other = type(self)(self._endpoint, clock=self._clock, options=self._options, images=self._images)
+        other._info = replace(other._info, model=model)
+        await other.identify()
+        return other
 
     async def get_json(self, path: str) -> tuple[ResponseHead, object]:
         return await super().get_json(self._of_model(path) if path in (PROPS_PATH, SLOTS_PATH) else path)
