@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from kvchat.clusters import outside
+
 _TABLE: dict[int, str | None] = {code: chr(0x2400 + code) for code in range(0x20)}
 _TABLE.update({ord("\n"): "\n", ord("\t"): "\t", 0x7F: "\u2421"})
 _TABLE.update(dict.fromkeys(range(0x80, 0xA0), "\ufffd"))
@@ -45,7 +47,7 @@ def one_line(text: str, limit: int | None = None) -> str:
     if limit is not None:
         text = text[: 8 * limit + 64]
     line = " ".join(clean(text).split())
-    return line if limit is None or len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
+    return line if limit is None or len(line) <= limit else line[: outside(line, max(0, limit - 1))].rstrip() + "…"
 
 
 _UNDRAWN = re.compile(

@@ -11,6 +11,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from kvchat.clusters import outside
 from kvchat.prompt.citations import citations, cited, name_of, number_of
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import one_line
@@ -191,6 +192,7 @@ def ending(text: str, width: int) -> str:
     """`text` in at most `width` cells; of a longer one the end: it tells files from each other."""
     if cell_len(text) <= width:
         return text
-    while text and cell_len(text) >= width:
-        text = text[max(1, (cell_len(text) - width) // 2) :]
-    return f"…{text}"
+    rest = text
+    while rest and cell_len(rest) >= width:
+        rest = rest[max(1, (cell_len(rest) - width) // 2) :]
+    return f"…{text[outside(text, len(text) - len(rest), forward=True) :]}"

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from rich.cells import cell_len, split_graphemes
 
+from kvchat.clusters import clusters
 from kvchat.ui.render.rows import Row, Span, prefixed, spans_width
 
 _ONE_CELL = re.compile(
@@ -63,7 +64,7 @@ def _wide_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
     stop = resume = -1
     used_at_resume = 0
     previous_wide = False
-    for begin, end, cells in split_graphemes(text)[0]:
+    for begin, end, cells in _characters(text):
         character = text[begin]
         wide = cells == 2
         between_wide = (wide or previous_wide) and character != " " and character not in _NOT_AT_ROW_START
@@ -82,6 +83,20 @@ def _wide_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
             resume, used_at_resume = end, used
         previous_wide = wide
     yield start, len(text)
+
+
+def _characters(text: str) -> Iterator[tuple[int, int, int]]:
+    """Start, stop and cells of each character as its reader has it: those of Rich, joined where a cluster has more."""
+    joined = iter(clusters(text))
+    cluster = next(joined, None)
+    first, whole = 0, 0
+    for _, end, cells in split_graphemes(text)[0]:
+        whole += cells
+        while cluster is not None and cluster[1] <= end:
+            cluster = next(joined, None)
+        if cluster is None or end <= cluster[0]:
+            yield first, end, whole
+            first, whole = end, 0
 
 
 def sliced(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[tuple[tuple[Span, ...], str]]:

@@ -22,8 +22,8 @@ from textual.visual import Visual
 from textual.widgets import Input, Label
 from textual.widgets.input import Selection
 
+from kvchat.clusters import clusters
 from kvchat.ui.screens.tones import MATCH, MUTED, content
-from kvchat.ui.widgets.clusters import clusters
 
 
 def kept(texts: Sequence[str], query: str) -> list[int]:

@@ -19,7 +19,7 @@ from textual._xterm_parser import XTermParser
 from textual.keys import Keys
 from textual.message import Message
 
-from kvchat.ui.widgets.clusters import clusters
+from kvchat.clusters import clusters
 
 START, END = textual_parser.BRACKETED_PASTE_START, textual_parser.BRACKETED_PASTE_END
 ESC = "\x1b"

@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 from textual.widget import Widget
 
+from kvchat.clusters import outside
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -25,7 +26,8 @@ def fit(text: str, width: int) -> str:
         return ""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, width - 1).rstrip() + "…"
+    kept = set_cell_size(text, width - 1).rstrip()
+    return kept[: outside(text, len(kept))].rstrip() + "…"
 
 
 def bar(fraction: float, width: int) -> str:

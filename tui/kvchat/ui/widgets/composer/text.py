@@ -21,6 +21,7 @@ from textual.document._edit import Edit
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
+from kvchat.clusters import clusters
 from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import (
@@ -38,7 +39,6 @@ from kvchat.prompt.drafts import (
 )
 from kvchat.sanitize import clean
 from kvchat.ui.bindings import binding, bindings
-from kvchat.ui.widgets.clusters import clusters
 from kvchat.ui.widgets.composer.chips import block_of, is_long, new_label, next_number
 from kvchat.ui.widgets.composer.messages import PasteRequested, PathPasted
 

@@ -25,3 +25,8 @@ def clusters(line: str) -> tuple[tuple[int, int], ...]:
             found.append((at, at + len(cluster)))
         at += len(cluster)
     return tuple(found)
+
+
+def outside(line: str, at: int, *, forward: bool = False) -> int:
+    """A place in a line at which it can be cut: `at`, or where the cluster begins, or ends, that it is within."""
+    return next((end if forward else start for start, end in clusters(line) if start < at < end), at)
