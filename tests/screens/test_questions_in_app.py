@@ -11,6 +11,7 @@ from textual import events
 from textual.keys import _character_to_key
 
 from kvchat.chat.question import Question
+from kvchat.config import Settings
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.screens.confirm import ConfirmScreen, QuestionWords
 from toyserver import ToyServer, calls, tokens
@@ -191,6 +192,22 @@ async def test_who_read_the_whole_question_answers_at_once(
         pauses(DAY)
         await app.press("pagedown", "pageup", "y")
         await app.until(lambda: read(server))
+
+
+async def test_the_line_of_a_program_is_what_waits_for_a_word(
+    drive: Drive, server: ToyServer, folder: Path, pauses: Callable[[float], None]
+) -> None:
+    file = folder / "mcp.json"
+    file.write_text('{"mcpServers": {"time": {"command": "mcp-server-time", "args": ["--utc"]}}}')
+    async with drive(settings=Settings(mcp_file=str(file))) as app:
+        pauses(DAY)
+        await app.command("/tools time")
+        await app.until(lambda: waits(app))
+        assert "mcp-server-time --utc" in app.prose and "Start this program?" in app.prose
+        await app.press("tab")
+        await app.opens("ConfirmScreen")
+        await app.press("n")
+        await app.closes()
 
 
 async def test_a_question_waits_behind_another_dialog_and_goes_with_its_call(drive: Drive, server: ToyServer) -> None:

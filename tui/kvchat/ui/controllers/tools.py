@@ -84,7 +84,8 @@ class ToolController:
         for name, server in mcp.to_agree(names).items():
             choices: list[Choice[bool]] = [("y", "Start it, now and later", True), ("n", "No", False)]
             lines = program_lines(name, server.shown)
-            if not await self.workspace.questions.ask(partial(ConfirmScreen, STARTS, lines, choices)):
+            question = partial(ConfirmScreen[bool], STARTS, lines, choices, gist=lines[0])
+            if not await self.workspace.questions.ask(question):
                 return False
             await mcp.agree(server)
         return True

@@ -57,9 +57,11 @@ class ConfirmScreen(ListModal[R], Generic[R]):
     alone_s: ClassVar[float] = 0.3
     """Seconds without another key that make a letter an answer: one that begins a word is followed sooner."""
 
-    def __init__(self, title: str, lines: Sequence[str], choices: Sequence[Choice[R]]) -> None:
+    def __init__(self, title: str, lines: Sequence[str], choices: Sequence[Choice[R]], *, gist: str = "") -> None:
+        """`gist`: what is asked, in a line; empty: the last of the lines."""
         super().__init__(classes="-small")
         self.heading = title
+        self.gist = gist or (lines[-1] if lines else "")
         self.hints = (("rows.choose", "choose"), ("dialog.close", "cancel"))
         self._lines = lines
         self._choices = choices
@@ -89,11 +91,6 @@ class ConfirmScreen(ListModal[R], Generic[R]):
     def open_for(self, draft: Draft) -> None:
         """The user asked for it, if the key was not the beginning of a word."""
         self._draft, self._takes_letters = draft, False
-
-    @property
-    def gist(self) -> str:
-        """What is asked, in a sentence."""
-        return self._lines[-1] if self._lines else ""
 
     def body(self) -> Iterable[Widget]:
         if self._lines:
