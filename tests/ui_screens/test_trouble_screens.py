@@ -8,9 +8,12 @@ from types import SimpleNamespace
 import pytest
 from screens_kit import Host, Shown, showing
 from textual.app import ComposeResult
+from textual.events import Key
+from textual.keys import _character_to_key
 
 from kvchat.ui.screens.conversations import RenameScreen
 from kvchat.ui.screens.servers import EngineTroubleScreen, WelcomePanel
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 LOG = "\n".join(f"load: line {i}" for i in range(500)) + "\nerror: out of memory\n"
 
@@ -46,6 +49,11 @@ async def test_trouble_without_a_log_is_a_sentence_and_the_ways_out() -> None:
         assert len([line for line in shown.lines if line]) < 10
         await shown.press("enter")
         assert shown.answers == ["restart"]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.ui.screens.confirm.ConfirmScreen.alone_s", 0.0)
 
 
 class Welcome(Host):
@@ -99,6 +107,25 @@ async def test_the_three_ways_are_chosen_by_number_and_by_cursor(keys: list[str]
         app.panel.focus()
         await pilot.press(*keys)
         assert app.answers == ways
+
+
+async def test_a_digit_that_begins_a_sentence_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.ui.screens.confirm.ConfirmScreen.alone_s", 86_400.0)
+    for sentence in ("2 things", "10", "3. how", "1, then 2", "22"):
+        written: list[str] = []
+
+        class Writing(Welcome):
+            def on_transcript_type_through(self, event: Transcript.TypeThrough) -> None:
+                written.append(event.character)  # noqa: B023
+                self.set_focus(None)
+
+        app = Writing(panel(models=MODELS))
+        async with app.run_test(size=(80, 24)) as pilot:
+            app.panel.focus()
+            for letter in sentence[:2]:
+                app.post_message(Key(_character_to_key(letter), letter))
+            await pilot.pause()
+            assert (written, app.answers) == ([sentence[:2]], [])
 
 
 async def test_the_server_used_last_is_the_first_row_where_it_is_off() -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from textual import events, on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
@@ -337,7 +338,6 @@ class WelcomePanel(Widget, can_focus=True):
         binding("rows.up", "move(-1)"),
         binding("rows.down", "move(1)"),
         binding("rows.choose", "choose"),
-        *(Binding(str(way), f"go({way})", f"Way {way}", show=False) for way in WAYS),
     ]
     cursor: reactive[int] = reactive(0)
     commands_shown: reactive[bool] = reactive(False, layout=True)
@@ -369,6 +369,8 @@ class WelcomePanel(Widget, can_focus=True):
         self._folders = folders
         self._last = last
         self._ways = WAYS if last else WAYS[1:]
+        self._held = ""
+        """A digit that chooses, while a letter may follow."""
 
     def render(self) -> Content:
         return Content("\n").join(line for line, _ in self._lines(self.content_size.width))
@@ -431,10 +433,24 @@ class WelcomePanel(Widget, can_focus=True):
         self.refresh()
 
     def on_key(self, event: events.Key) -> None:
-        """A character that is no command here is meant for the composer."""
-        if event.is_printable and event.character and event.key not in self.screen.active_bindings:
-            event.stop()
-            self.post_message(Transcript.TypeThrough(event.character))
+        """A character that is no command here is meant for the composer, and so is a digit that begins a sentence."""
+        if not event.is_printable or not event.character or event.key in self.screen.active_bindings:
+            return
+        event.stop()
+        way = next((way for way in self._ways if str(way) == event.character), None)
+        if self._held or way is None:
+            self.post_message(Transcript.TypeThrough(self._held + event.character))
+            self._held = ""
+        elif ConfirmScreen.alone_s:
+            self._held = event.character
+            self.set_timer(ConfirmScreen.alone_s, partial(self._go_alone, way))
+        else:
+            self.action_go(way)
+
+    def _go_alone(self, way: Way) -> None:
+        if self._held:
+            self._held = ""
+            self.action_go(way)
 
     def action_move(self, step: int) -> None:
         self.cursor = min(len(self._ways) - 1, max(0, self.cursor + step))
