@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 from app_kit import Drive, Driven
+from textual import events
+from textual.keys import _character_to_key
 
 from kvchat.chat.events import AnswerProgressed
 from kvchat.prompt.message import State
@@ -48,6 +50,29 @@ async def test_they_stream_in_columns_and_a_digit_takes_one(drive: Drive) -> Non
             await app.press("left")
             await app.until(lambda: app.said[-1] == "No.")
             assert [visit.json["n"] for visit in server.chats] == [3]
+
+
+@pytest.mark.parametrize("written", ["1 more thing", "so 2 of them", "2", "22 nights"])
+async def test_who_writes_on_after_sending_chooses_nothing(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    async with ToyServer(slots=2) as server:
+        server.on_chat(several(["One."], ["Two."]))
+        async with drive(size=WIDE, server=server) as app:
+            await app.begin()
+            monkeypatch.setattr("kvchat.ui.app.KvchatApp.quiet_s", 86_400.0)
+            await app.command("/alternatives 2 Will it rain?")
+            await shown(app, "One.", "Two.")
+            await decided(app)
+            for letter in written:
+                app.app.post_message(events.Key(_character_to_key(letter), letter))
+            await app.press("enter")
+            assert app.front == "AlternativesScreen" and app.draft == written
+            monkeypatch.setattr("kvchat.ui.app.KvchatApp.quiet_s", 0.0)
+            await app.press("2")
+            await app.closes()
+            await app.until(lambda: app.said == ["Will it rain?", "Two."])
+            assert app.draft == written
 
 
 async def test_a_narrow_terminal_shows_one_at_a_time(drive: Drive) -> None:

@@ -115,6 +115,7 @@ class AlternativesController:
                 model=workspace.model(),
                 clock=workspace.now,
                 cost=lambda node: prices.exact(id, "alternatives", node),
+                written_at=workspace.questions.typed_at,
             )
         )
         await workspace.attempt(self._turns.choose(id, chosen))

@@ -57,7 +57,7 @@ class Questions:
         self._composer = composer
         self._line = line
         self._all: list[Question] = []
-        self._typed_at = 0.0
+        self.typed_at = 0.0
         """Monotonic seconds of the last key."""
         self._timer: Timer | None = None
 
@@ -108,7 +108,7 @@ class Questions:
         first = self.first
         if first is None or first.screen is not None or first.is_passed:
             return
-        left = self._typed_at + self.workspace.app.quiet_s - monotonic()
+        left = self.typed_at + self.workspace.app.quiet_s - monotonic()
         if left > 0:
             self._timer = self.workspace.screen.set_timer(left, self._open_soon)
         elif not self._is_writing():
@@ -126,7 +126,7 @@ class Questions:
 
     def typed(self, event: events.Key | events.Paste) -> None:
         """A key was pressed, wherever it goes."""
-        self._typed_at = event.time
+        self.typed_at = event.time
         first = self.first
         if first is None or first.screen is not None:
             return

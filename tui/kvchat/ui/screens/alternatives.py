@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -87,14 +88,17 @@ class AlternativesScreen(Modal[str]):
         model: str,
         clock: Callable[[], datetime],
         cost: Callable[[str], Awaitable[Price]],
+        written_at: float = -inf,
     ) -> None:
-        """`cost`: what choosing an answer costs, by its id."""
+        """`cost`: what choosing an answer costs, by its id. `written_at`: when the last key before was pressed,
+        in monotonic seconds."""
         super().__init__()
         self._service = service
         self._conversation = conversation
         self._model = model
         self._clock = clock
         self._cost = cost
+        self._written_at = written_at
         self._at = 0
         self._chosen: int | None = None
         self._ending = False
@@ -225,9 +229,20 @@ class AlternativesScreen(Modal[str]):
     # -- what the user does
 
     def on_key(self, event: Key) -> None:
-        if event.character and event.character.isdecimal() and 0 < int(event.character) <= len(self._columns):
+        """A digit that comes alone chooses; who writes on writes in the draft."""
+        text = event.character if event.is_printable and event.character else ""
+        is_writing = event.time < self._written_at + self.app.quiet_s
+        if not is_writing and text.isdecimal() and 0 < int(text) <= len(self._columns):
             event.stop()
-            self._choose(int(event.character) - 1)
+            self._choose(int(text) - 1)
+        elif text or (is_writing and event.key == "enter"):
+            event.stop()
+            event.prevent_default()
+            self._written_at = event.time
+            self.app.chat.composer.type(text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        self.app.chat.composer.paste(event.text)
 
     def action_choose(self) -> None:
         self._choose(self._at)
