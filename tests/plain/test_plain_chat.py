@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from plain_kit import plain
 
+from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.plain.commands import ELSEWHERE, OWN
@@ -411,3 +412,18 @@ async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) 
             said = await run.type("What now?", "y")
             assert "Let the model call box__say with lamp? This goes to the MCP server box. y this once" in said
             assert "Answer:\nLamp.\n" in said
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_what_the_server_counted_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch, counted: bool) -> None:
+    async def count(*_: object) -> int | None:
+        return 9000 if counted else None
+
+    monkeypatch.setattr(PromptSizes, "_counted", count)
+    async with ToyServer() as server:
+        server.on_chat(tokens("Ten"))
+        async with plain(server.url) as run:
+            said = await run.type("1234567890" * 900, *([] if counted else ["y"]))
+    assert ("Send it all the same?" in said) is not counted
+    assert server.posts == (0 if counted else 1)
+    assert "has 9,000 tokens" in said if counted else "Ten" in said

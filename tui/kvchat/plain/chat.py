@@ -239,6 +239,9 @@ class PlainChat:
                     question, meant=replace(question.meant, agreed=question.meant.agreed | {*error.paths})
                 )
             except TooLongError as error:
+                if error.counted:  # the server would refuse it
+                    self.speaker.say(str(error))
+                    return False
                 if not await self.speaker.agreed("Send it all the same?", [str(error)]):
                     return False
                 anyway = True

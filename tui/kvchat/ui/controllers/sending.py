@@ -609,10 +609,10 @@ def question_lines(error: TooLongError, used: int | None) -> list[str]:
 
 def choices(error: TooLongError, used: int | None, price: CompactionPrice | None) -> Sequence[Choice[Way]]:
     """What can be done. `price`: of compacting the conversation, where that can be done; it is offered where it makes
-    room enough."""
+    room enough. What the server itself counted too long it would refuse: that is not sent."""
     found: list[Choice[Way]] = [("e", "Edit the message", "edit")]
     if price is not None and used and price.plan.after + error.tokens - used < error.window:
         found.append(
             ("c", f"Compact the conversation: {count(used)} → at most {count(price.plan.after)} tokens", "compact")
         )
-    return [*found, ("s", "Send anyway", "send")]
+    return found if error.counted else [*found, ("s", "Send anyway", "send")]
