@@ -289,6 +289,7 @@ def test_an_outdated_index_is_made_anew(folder, new_talk, monkeypatch):
     new_talk(store).say("apple", "nothing")
     store.close()
     monkeypatch.setattr(index, "VERSION", "next")
+    monkeypatch.setattr(index, "BEFORE", "")
     monkeypatch.setattr(index, "indexed", lambda text: text.replace("apple", "pear"))
     store = Store.open(folder)
     assert len(store.search("pear")) == 1
@@ -302,4 +303,102 @@ def test_a_damaged_index_does_not_stop_a_search(indexed_talk):
     indexed_talk.store.close()
     store = Store.open(indexed_talk.store._db.path.parent)
     assert found(store, "apple") == ["apple"]
+    store.close()
+
+
+# -- words with something in them -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("the light\u00adhouse keeper", "lighthouse"),
+        ("a baro\u200bmeter fell", "barometer"),
+        ("har\u2060bour lights", "harbour"),
+        ("ane\ufeffmometer", "anemometer"),
+        ("long navi-\ngation lists", "navigation"),
+        ("long navi-\r\n  gation lists", "navigation"),
+        ("low tide\u00ad\nwater marks", "tidewater"),
+        ("die Leucht\u00adtürme", "Leuchttürme"),
+        ("die Leucht\u2010\ntürme", "Leuchttürme"),
+        ("мая\u00adки", "маяки"),
+    ],
+)
+def test_a_word_is_found_whatever_is_invisible_in_it(indexed_talk, said, word):
+    indexed_talk.say(said, "nothing")
+    for query in (word, f"{word} ", f'"{word}"', said.split()[0]):
+        assert len(indexed_talk.store.search(query)) == 1, query
+    (hit,) = indexed_talk.store.search(word)
+    marked = hit.snippet.partition("\x02")[2].partition("\x03")[0]
+    assert index.visible(marked).replace("-", "").replace("\u2010", "").replace(" ", "") == word
+    assert len(indexed_talk.store.search(word[:3] + "\u00ad" + word[3:])) == 1, "also where the question has it"
+
+
+@pytest.mark.parametrize("parts", ["well-\nknown", "well-\n  known", "North-\nSouth"])
+def test_both_parts_of_a_word_at_a_line_end_are_found_too(indexed_talk, parts):
+    indexed_talk.say(f"a {parts} keeper", "nothing")
+    first, last = parts.split("-\n")
+    for query in (first, last.strip(), f"{first}-{last.strip()}", f"{first} {last.strip()}"):
+        assert len(indexed_talk.store.search(query)) == 1, query
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_a_word_comes_before_longer_ones_that_begin_so(indexed_talk, ranked):
+    for text in ("the light", "a lighthouse", "lighter", "no light here", "lightship", "lights"):
+        indexed_talk.say(text, "nothing")
+    first = [hit.unmarked for hit in indexed_talk.store.search("light", ranked=ranked)]
+    assert set(first[:2]) == {"the light", "no light here"} and len(first) == 6
+    if not ranked:
+        assert first[:2] == ["no light here", "the light"] and first[2] == "lights", "newest first in each"
+    assert len(indexed_talk.store.search("light", limit=1, ranked=ranked)) == 1
+
+
+def as_the_last_version_had_it(store):
+    with store._db.write() as connection:
+        for seq, role, text, blocks in connection.execute("SELECT seq, role, text, blocks FROM node").fetchall():
+            if (said := index.searchable(role, text, blocks)) is not None:
+                connection.execute(index._DELETE, (seq, index.indexed(said)))
+                connection.execute("INSERT INTO search(rowid, text) VALUES (?, ?)", (seq, index.as_before(said)))
+        connection.execute("UPDATE setting SET value = ? WHERE key = ?", (index.BEFORE, index.STATE))
+
+
+def words_of(store) -> set[str]:
+    with store._db.write() as connection:
+        connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5vocab(search, 'row')")
+        return {word for (word,) in connection.execute("SELECT term FROM words")}
+
+
+def test_an_index_of_before_serves_until_it_is_brought_up_to_date_at_rest(folder, new_talk, monkeypatch):
+    monkeypatch.setattr("kvchat.store.leftovers.RENEWED", 2)
+    store = Store.open(folder)
+    talk = new_talk(store)
+    for number in range(5):
+        talk.say(f"apple {number} of the light\u00adhouse", "a navi-\ngation list")
+    talk.say("a plain pear", "nothing")
+    as_the_last_version_had_it(store)
+    store.close()
+    store = Store.open(folder)
+    assert len(store.search("apple")) == 5 and not store.search("lighthouse"), "it is not rebuilt at the start"
+    new_talk(store).say("an apple in a new light\u00adhouse", "nothing")
+    assert len(store.search("lighthouse")) == 1
+    store.at_rest()
+    assert len(store.search("apple")) == len(store.search("lighthouse")) == 6 and not store.search("house ")
+    assert len(store.search("navigation")) == 5 and len(store.search("pear")) == 1
+    assert store.setting(index.STATE) == index.VERSION
+    store.close()
+
+
+def test_what_is_removed_before_an_index_is_brought_up_to_date_leaves_no_word(folder, new_talk):
+    store = Store.open(folder)
+    gone, stays = new_talk(store), new_talk(store)
+    gone.say("a barley\u00adcorn", "a wheel-\nbarrow")
+    stays.say("a har\u00advest", "nothing")
+    as_the_last_version_had_it(store)
+    store.close()
+    store = Store.open(folder)
+    gone.store = store
+    store.change(store.conversation(gone.id), lambda row: replace(row, trashed=1.0))
+    store.purge_trash(5.0)
+    store.at_rest()
+    assert words_of(store) == {"a", "harvest", "nothing"}
     store.close()

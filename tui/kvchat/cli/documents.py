@@ -30,6 +30,7 @@ from kvchat.index.tokenizer import content_words
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.store import Store, StoreError
+from kvchat.store.fulltext.index import visible
 from kvchat.store.fulltext.query import folded
 from kvchat.text.format import UNKNOWN, count, counted, day_time, duration, size
 
@@ -120,6 +121,7 @@ def passage_lines(passage: Passage, query: str) -> tuple[str, str]:
 
 def snippet(text: str, query: str) -> str:
     """One line of `text` where most of the query's words are close together; its beginning where there are none."""
+    text = visible(text)
     plain = folded(text)
     stems = dict.fromkeys(folded(word.stem) for word in content_words(query))
     found = sorted((match.start(), stem) for stem in stems if stem for match in _beginnings(stem).finditer(plain))

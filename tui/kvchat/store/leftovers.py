@@ -8,11 +8,14 @@ from kvchat.prompt.message import new_id
 from kvchat.store.conversations import ERASED
 from kvchat.store.file.database import Database
 from kvchat.store.file.leftovers import merge
+from kvchat.store.fulltext import index
 
 DONE = "done"
 """The value of `ERASED` when nothing is left. A removal takes the value away; so a store of before has none."""
 PAGES = 128
 """Of the full-text index merged in one transaction: 60 ms."""
+RENEWED, RENEWING_S = 50, 1.0
+"""Messages of the full-text index that are brought up to date in one transaction, and for how long in one rest."""
 AGAIN_S = 3600.0
 """So long after a try that failed, as on a full disk, there is no other."""
 
@@ -28,6 +31,18 @@ class Leftovers:
             return False
         with self._db.write() as connection:
             return merge(connection, "search", PAGES)
+
+    def renew_index(self) -> None:
+        """Bring a full-text index that an earlier kvchat made up to date, for a second; the rest of it waits for the
+        next rest. Raises StoreError."""
+        with self._db.reading() as connection:
+            if not index.is_renewed(connection):
+                return
+        end = time.monotonic() + RENEWING_S
+        more = self._db.refusal is None
+        while more and time.monotonic() < end:
+            with self._db.write() as connection:
+                more = index.renew(connection, self._db.fts, RENEWED)
 
     def overwrite(self) -> None:
         """Overwrite what is left, if something is: 30 ms for each megabyte. Raises StoreError."""

@@ -354,7 +354,8 @@ class Store:
         self, query: str, limit: int = 50, *, ranked: bool = False, conversation: str | None = None
     ) -> list[SearchHit]:
         """Messages and titles that hold every word of `query`: newest first, or `ranked` the best of the newest 2,000.
-        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only.
+        The last word may be unfinished, and those that hold it whole come first; "quoted words" follow each other. With
+        `conversation`, its messages only.
         `tag:NAME` keeps to the conversations with that tag, as `kvchat.prompt.tags.meant` has it; alone, it finds them.
         """
         return self._search(query, limit, ranked, conversation)
@@ -369,7 +370,8 @@ class Store:
 
     def at_rest(self) -> None:
         """What is done when nothing was written for a while: after a removal the file is written anew, without a word
-        of what was removed, and the log is emptied."""
+        of what was removed, a full-text index of an earlier version is brought up to date, and the log is emptied."""
+        self._leftovers.renew_index()
         self._leftovers.overwrite()
         self._db.checkpoint()
 

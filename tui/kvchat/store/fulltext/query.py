@@ -16,7 +16,7 @@ from msgspec import Struct
 from kvchat.patterns import compiled_later
 from kvchat.prompt.tags import TERM, is_term
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.fulltext.index import UNSPACED, bare, indexed, pairs
+from kvchat.store.fulltext.index import INVISIBLE, LINE_END, UNSPACED, bare, indexed, pairs, visible
 
 LONGEST_QUERY = 1000
 MOST_WORDS = 32
@@ -28,7 +28,9 @@ BEFORE = 40
 _TOKEN = re.compile(r"[^\W_]+")
 _WORD = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _SEGMENT = compiled_later(f"(?P<run>[{UNSPACED}]+)|[^\\W_{UNSPACED}]+(?:[\\W_]+[^\\W_{UNSPACED}]+)*")
-_MARKS = "[\u0300-\u036f]*"
+_MARKS = f"[\u0300-\u036f{INVISIBLE}]*"
+_BETWEEN = f"{_MARKS}(?:{LINE_END})?"
+"""What may stand between two letters of a word: marks, what is invisible, the end of a line that cuts it."""
 
 
 def folded(text: str) -> str:
@@ -78,10 +80,10 @@ class Query(Struct, frozen=True):
         return _marked(text, found) if found else None
 
 
-def parsed(text: str) -> Query:
-    """The query a user typed. Text in double quotes is one phrase; the last word is a prefix until it ends;
-    `tag:NAME` asks for a tag."""
-    text = unicodedata.normalize("NFC", whole_characters(text[:LONGEST_QUERY]).replace("\x00", " "))
+def parsed(text: str, *, whole: bool = False) -> Query:
+    """The query a user typed. Text in double quotes is one phrase; the last word is a prefix until it ends, or with
+    `whole` never; `tag:NAME` asks for a tag."""
+    text = visible(unicodedata.normalize("NFC", whole_characters(text[:LONGEST_QUERY]).replace("\x00", " ")))
     found, tags = list[str](), list[str]()
     for match in _WORD.finditer(text):
         if match[2] and is_term(match[2]):
@@ -89,7 +91,9 @@ def parsed(text: str) -> Query:
         else:
             found.append((match[1] if match[1] is not None else match[2]).strip())
     typed = [word for word in found if word][:MOST_WORDS]
-    open_end = bool(text) and not text[-1].isspace() and not (text[-1] == '"' and text.count('"') % 2 == 0)
+    open_end = (
+        not whole and bool(text) and not text[-1].isspace() and not (text[-1] == '"' and text.count('"') % 2 == 0)
+    )
     last = len(typed) - 1
     return Query(tuple(_word(word, open_end and i == last) for i, word in enumerate(typed)), tuple(tags[:MOST_WORDS]))
 
@@ -115,7 +119,7 @@ def _word(text: str, prefix: bool) -> Word:
 
 
 def _token_pattern(tokens: list[str], prefix: bool) -> str:
-    spelled = [_MARKS.join(re.escape(char) for char in folded(token)) + _MARKS for token in tokens]
+    spelled = [_BETWEEN.join(re.escape(char) for char in folded(token)) + _MARKS for token in tokens]
     end = "" if prefix else rf"(?![^\W_{UNSPACED}])"
     begin = r"(?<!\d)" if tokens[0][0].isdigit() else rf"(?<![^\W_{UNSPACED}])"
     return begin + r"[\W_]+".join(spelled) + end

@@ -56,17 +56,28 @@ class Search:
         self._db = db
 
     def __call__(self, text: str, limit: int, ranked: bool, conversation: str | None) -> list[SearchHit]:
-        query = parsed(text)
+        whole, query = parsed(text, whole=True), parsed(text)
         if not (query.words or query.tags) or limit < 1:
             return []
+        hits = dict[tuple[str, str], SearchHit]()
         with self._db.reading() as connection:
-            tagged = self._tagged(connection, query) if query.tags else None
-            hits = self._messages(connection, query, limit, ranked, conversation, tagged) if query.words else []
-            if conversation is None:
-                hits += self._titles(connection, query, {hit.conversation for hit in hits}, tagged)
+            # A word that is there whole comes before longer ones that begin so.
+            for one in (whole, query) if self._db.fts and whole.match != query.match else (query,):
+                if len(hits) < limit:
+                    for hit in self._found(connection, one, limit, ranked, conversation):
+                        hits.setdefault((hit.conversation, hit.node), hit)
+        return list(hits.values())[:limit]
+
+    def _found(
+        self, connection: sqlite3.Connection, query: Query, limit: int, ranked: bool, conversation: str | None
+    ) -> list[SearchHit]:
+        tagged = self._tagged(connection, query) if query.tags else None
+        hits = self._messages(connection, query, limit, ranked, conversation, tagged) if query.words else []
+        if conversation is None:
+            hits += self._titles(connection, query, {hit.conversation for hit in hits}, tagged)
         if not ranked:
             hits.sort(key=lambda hit: hit.created, reverse=True)
-        return hits[:limit]
+        return hits
 
     @staticmethod
     def _tagged(connection: sqlite3.Connection, query: Query) -> frozenset[str]:
