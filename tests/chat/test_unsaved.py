@@ -204,6 +204,42 @@ async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
     assert not list(tmp_path.glob("kvchat-unsaved*"))
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_an_import_brings_back_the_rest_of_an_answer_whose_beginning_is_stored(
+    make: Callable[..., ChatService],
+    service: ChatService,
+    server: ToyServer,
+    refuse: Refuse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    goes_on: bool,
+) -> None:
+    """Also where the user has gone on meanwhile: then it is a version beside that."""
+    conversation = await service.new_conversations.create()
+    server.on_chat(tokens(*["half"] * 3, hang_after=3), tokens("Yes.", prompt=60))
+    arrived = asyncio.Event()
+    service.events.subscribe(lambda _: arrived.set() if conversation.live and conversation.live.text else None)
+    service.events.subscribe(lambda _: refuse() if conversation.live is not None else None)
+    await service.turns.send(conversation.id, Question("one"))
+    async with asyncio.timeout(20):
+        await arrived.wait()
+    rescued = await service.aclose([tmp_path])
+    assert rescued is not None and rescued.path is not None
+    monkeypatch.undo()
+    other = make(server.url)
+    kept = await other.conversations.open(conversation.id)
+    assert "half" not in kept.path()[-1].text
+    if goes_on:
+        await say(other, conversation.id, "two")
+    report = await other.imports.run([rescued.path])
+    assert not report.skipped and report.messages == 1
+    kept = await other.conversations.open(conversation.id)
+    assert [node.text for node in kept.tree if "half" in node.text] == ["halfhalfhalf"]
+    last = "Yes." if goes_on else "halfhalfhalf"
+    assert kept.path()[-1].text == last
+    assert (await other.imports.run([rescued.path])).unchanged == 1
+
+
 async def test_a_conversation_is_begun_while_the_disk_refuses(
     service: ChatService, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

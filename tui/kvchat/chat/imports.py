@@ -7,6 +7,7 @@ unless the user asked for that. What is done when it is stopped or fails is kept
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 from collections import Counter
@@ -354,12 +355,26 @@ class _Arrivals:
         nodes = list(_as_it_begins_here(source.tree))
         stored = self._store.imports.digests([node.id for node in nodes])
         here = {**self._digests, **stored}
-        if any(here.get(node.id, node.digest) != node.digest for node in nodes):
-            raise NotTaken(ImportRefusal.DIFFERS)
+        named: dict[str | None, str] = {}
+        for node in nodes:
+            if here.get(node.id, node.digest) != node.digest:
+                if known is None or node.id not in known or known[node.id].state is not State.INTERRUPTED:
+                    raise NotTaken(ImportRefusal.DIFFERS)
+                named[node.id] = _beside(node)
+        nodes = [
+            replace(node, id=named.get(node.id, node.id), parent=named.get(node.parent, node.parent)) for node in nodes
+        ]
         self._digests.update((node.id, node.digest) for node in nodes)
         tree = Tree([*(known or ()), *nodes])
         new = tuple(node for node in nodes if known is None or node.id not in known)
-        return replace(source, tree=tree), new
+        head = source.conversation.head
+        return replace(source, tree=tree, conversation=replace(source.conversation, head=named.get(head, head))), new
+
+
+def _beside(node: Node) -> str:
+    """The id of a message whose own is taken by what a kvchat that ended had stored of it. What it wrote to a file, for
+    want of room, is another version of that. Each time the same."""
+    return hashlib.sha256(node.id.encode() + node.digest).hexdigest()[:32]
 
 
 def _names(nodes: Iterable[Node]) -> set[str]:
@@ -410,6 +425,7 @@ def _followed(before: Conversation | None, source: Source) -> str | None:
         return target
     above = {node.id for node in tree.path(target)}
     ends = tree[before.head]
-    if ends.state is State.EMPTY and not ends.text and ends.parent is not None:
-        ends = tree[ends.parent]  # the question may have its reply now
+    is_cut = ends.state is State.INTERRUPTED or (ends.state is State.EMPTY and not ends.text)
+    if is_cut and ends.id not in above and ends.parent not in (None, target):
+        ends = tree[ends.parent]  # what it replied to may have its reply now
     return target if ends.id in above else before.head
