@@ -28,6 +28,7 @@ USUAL = {
     "store_kills": 100,
     "kill_moments": 8,
     "act_kills": 6,
+    "loop_kills": 6,
     "power_losses": 1_000,
     "hostile_strings": 300,
     "terminal_inputs": 3,
@@ -85,8 +86,9 @@ GATES = (
     Gate(
         "D1",
         "kill -9 loses nothing acknowledged",
-        "store/test_store_crash.py commandline/test_killed.py terminal/test_killed_in_every_act.py",
-        {"store_kills": 2_000, "kill_moments": 2_000, "act_kills": 2_000},
+        "store/test_store_crash.py commandline/test_killed.py terminal/test_killed_in_every_act.py "
+        "terminal/test_killed_in_loops.py",
+        {"store_kills": 2_000, "kill_moments": 2_000, "act_kills": 2_000, "loop_kills": 500},
     ),
     Gate(
         "D2, D3",
