@@ -279,6 +279,7 @@ def test_while_the_prompt_is_read(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
         await ask(app)
         await app.until(lambda: app.conversation.live is not None and app.conversation.live.progress is not None)
+        app.conversation.live.progress_at = NOW  # type: ignore[union-attr]
         app.chat.view.tick()
 
     studio.picture(scene, answer=reading())

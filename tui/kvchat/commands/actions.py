@@ -182,7 +182,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     *_acts(
         "This conversation",
-        Action("stop", "escape", "Stop", "Go back from the messages; stop the answer and keep what came.", "stop"),
+        Action("stop", "escape", "Stop", "Stop the answer, keep what came; first leave the messages.", "stop"),
         Action(
             "undo",
             "ctrl+underscore,ctrl+slash",
