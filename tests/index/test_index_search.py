@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from index_kit import keys, lines
 
 from kvchat.index.index import POOL, Chunk, Index
+from kvchat.index.tokenizer import prepared_before
 
 Found = Callable[..., list[str]]
 UNITS, HOME, CAT = "Prefers metric units.", "Lives in Zürich since 2019.", "Has a cat named Ada."
@@ -248,3 +251,47 @@ def test_frequencies_count_the_chunks_of_a_scope_that_hold_a_word_and_stop_at_th
 def test_matched_is_right_for_a_word_that_stands_in_very_many(index: Index) -> None:
     index.replace("memory/a.md", lines(*(f"lighthouse {number}" for number in range(300)), both="lighthouse harbour"))
     assert [(hit.chunk.key, hit.matched) for hit in index.search("lighthouse harbour", 2)] == [("both", 2), ("0", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("the light\u00adhouse of the coast", "lighthouse"),
+        ("a baro\u200bmeter of brass", "barometer"),
+        ("a har\u2060bour wall", "harbour"),
+        ("long navi-\ngation lists", "navigation"),
+        ("low tide\u00ad\nwater marks", "tidewater"),
+        ("die Leucht\u00adtürme der Küste", "Leuchttürme"),
+    ],
+)
+def test_words_with_something_invisible_or_a_line_end_in_them_are_found(text: str, word: str, index: Index) -> None:
+    index.replace("docs/a.md", lines(said=text, other="nothing of that"), "1")
+    assert keys(index.search(word)) == ["said"]
+    assert keys(index.search(f"What of the {word[:4]}\u00ad{word[4:]}?")) == ["said"]
+    index.remove("docs/a.md")
+    assert not index.search(word)
+
+
+def test_an_index_of_before_serves_and_is_brought_up_to_date_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "index.db"
+    with monkeypatch.context() as patch:
+        patch.setattr("kvchat.index.content.prepared", prepared_before)
+        index = Index.open(path)
+        for number in range(5):
+            index.replace(f"docs/{number}.md", lines(said=f"apple {number} of the light\u00adhouse", plain="pear"), "1")
+        index.put_vectors("m", {("docs/1.md", "said"): [0.5, 0.5]})
+        index.close()
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM state WHERE name = 'prepared'")
+    db.commit()
+    db.close()
+    monkeypatch.setattr("kvchat.index.index.RENEWED", 3)
+    index = Index.open(path)
+    assert len(index.search("apple")) == 5 and not index.search("lighthouse"), "nothing is rebuilt at the start"
+    index.renew()
+    assert len(index.search("apple")) == len(index.search("lighthouse")) == 5 and not index.search("house")
+    assert index.docs() == {f"docs/{number}.md": "1" for number in range(5)}
+    assert len(index.without_vector("m", 20)) == 9, "the vectors stay"
+    index.close()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from kvchat.index import vectors
 from kvchat.index.scoping import ALL, Within, places
-from kvchat.index.tokenizer import prepared
+from kvchat.index.tokenizer import PREPARED, prepared, prepared_before
 from kvchat.prompt.wire import whole_characters
 
 Name = tuple[str, str]
@@ -146,6 +146,43 @@ def _take_out(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Seque
     connection.executemany("DELETE FROM chunk WHERE id = ?", ids)
     connection.executemany("DELETE FROM body WHERE id = ?", ids)
     vectors.remove(connection, ids)
+
+
+_STATE = "SELECT value FROM state WHERE name = ?"
+_PUT_STATE = "INSERT INTO state VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
+
+
+def is_prepared(connection: sqlite3.Connection) -> bool:
+    """Whether all chunks are in the full-text table as `prepared` gives them now."""
+    row = connection.execute(_STATE, ("prepared",)).fetchone()
+    return row is not None and row[0] == PREPARED
+
+
+def renew(connection: sqlite3.Connection, fts: bool, most: int) -> bool:
+    """Bring the next `most` chunks that an earlier kvchat put in up to date; whether there are more."""
+    if is_prepared(connection):
+        return False
+    row = connection.execute(_STATE, ("renewed",)).fetchone()
+    chunks = connection.execute(
+        "SELECT chunk.id, name, head, text FROM chunk JOIN body USING (id) JOIN doc ON doc.id = chunk.doc "
+        "WHERE chunk.id > ? ORDER BY chunk.id LIMIT ?",
+        (row[0] if row else 0, most),
+    ).fetchall()
+    for id, doc, *said in chunks if fts else ():
+        was, new = tuple(map(prepared_before, said)), tuple(map(prepared, said))
+        if was != new:
+            connection.execute(
+                "INSERT INTO words(words, rowid, place, head, text) VALUES ('delete', ?, ?, ?, ?)",
+                (id, places(doc), *was),
+            )
+            connection.execute(
+                "INSERT INTO words(rowid, place, head, text) VALUES (?, ?, ?, ?)", (id, places(doc), *new)
+            )
+    if len(chunks) < most:
+        connection.execute(_PUT_STATE, ("prepared", PREPARED))
+        return False
+    connection.execute(_PUT_STATE, ("renewed", chunks[-1][0]))
+    return True
 
 
 # Read: documents.

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kvchat import paths
 from kvchat.index.scoping import Within
-from kvchat.index.tokenizer import TOKENIZE
+from kvchat.index.tokenizer import PREPARED, TOKENIZE
 from kvchat.index.vector_search import ScopedVectors
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file.database import connect, has_fts, identity_of
@@ -74,7 +74,7 @@ class FileLock:
 
 
 VERSION = 3
-"""Raised when the tables, or `tokenizer.prepared`, change; older files are then rebuilt."""
+"""Raised when the tables change; older files are then rebuilt."""
 _APPLICATION_ID = 0x6B766978
 READ_MS, WRITE_MS = 1000, 3000
 """How long SQLite waits for another program's lock: a search no longer than a user would, a write longer than a disk
@@ -84,13 +84,14 @@ PATIENCE_S = 30.0
 _CHECKED = 32_000_000
 """Files smaller than this many bytes are checked when they are opened."""
 
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE doc(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, date REAL);
 CREATE TABLE chunk(id INTEGER PRIMARY KEY AUTOINCREMENT, doc INTEGER NOT NULL, at INTEGER NOT NULL, key TEXT NOT NULL);
 CREATE INDEX chunk_of ON chunk(doc, key);
 CREATE TABLE body(id INTEGER PRIMARY KEY, head TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE vector(chunk INTEGER PRIMARY KEY, scale REAL NOT NULL, data BLOB NOT NULL);
 CREATE TABLE state(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO state VALUES ('prepared', {PREPARED});
 """
 _FTS = f"""
 CREATE VIRTUAL TABLE words USING fts5(place, head, text, content = '', {TOKENIZE});

@@ -15,7 +15,7 @@ from functools import cache
 from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.fulltext.index import indexed
+from kvchat.store.fulltext.index import as_before, indexed
 from kvchat.store.fulltext.query import folded
 
 TOKENIZE = "tokenize = 'porter unicode61 remove_diacritics 2'"
@@ -83,11 +83,22 @@ def _marks() -> re.Pattern[str]:
     return re.compile(f"[{''.join(marks)}]+")
 
 
+PREPARED = 2
+"""Raised when `prepared` changes; what an index has of before is then brought up to date (`content.renew`)."""
+
+
 def prepared(text: str) -> str:
     """`text` as it goes into the index: words apart, in one normal form."""
-    if not text.isascii():
-        text = _marks().sub("", unicodedata.normalize("NFKC", whole_characters(text)))
-    return indexed(text)
+    return indexed(_normal(text))
+
+
+def prepared_before(text: str) -> str:
+    """`prepared` as it was before PREPARED."""
+    return as_before(_normal(text))
+
+
+def _normal(text: str) -> str:
+    return text if text.isascii() else _marks().sub("", unicodedata.normalize("NFKC", whole_characters(text)))
 
 
 class IndexWord(Struct, frozen=True):

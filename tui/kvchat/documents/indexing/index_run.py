@@ -15,6 +15,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -370,6 +371,8 @@ def index_collection(
     with alone(path, collection.name) as hold:
         if not hold:
             return IndexingReport(collection.name, trouble=ELSEWHERE, is_elsewhere=True)
+        with suppress(IndexBusyError):  # the next run does it
+            index.renew()
         for _ in range(2):
             with Readers(READ_S) as readers:
                 visit = Visit(
