@@ -217,6 +217,7 @@ def test_several_conversations_follow_one_another_and_an_empty_one_says_so() -> 
 LINKED = [
     "See [the {0} manual][1] and [{0}].\n\n[1]: https://{0}.example/\n[{0}]: https://{0}.example/",
     'Here: [{0}][] and [it][a  B].\n\n[{0}]: https://{0}.example/ "a title"\n[A b]:\n  https://{0}.example/',
+    "See <https://{0}.example/> and [1].\n\n[1]: <https://{0}.example/>",
     "As [1] says; [1]: and ([1]).\n\n[1]: https://{0}.example/",
     "> quoted [1]\n>\n> [1]: https://{0}.example/\n\n* [a *b* `c`][1]\n* [1][2][3]\n\n[2]: https://{0}.example/\n"
     "[3]: https://{0}.example/\n[3]: https://wrong.example/",

@@ -40,7 +40,7 @@ _SPAN_OR_IMAGE = re.compile(
     rf"(?P<formula>{FORMULA})"
     r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,999}?(?<!`)(?P=ticks)(?!`)"
     r"|(?P<image>!\[[^\]\n]{0,999}\](?:\([^)\n]{0,999}\)|\[[^\]\n]{0,999}\])?)"
-    r"|(?P<tag><(?=[A-Za-z/!?]))"
+    r"|(?P<tag><(?=[A-Za-z/!?])(?!https?://[^\s<>]{1,999}>))"  # an address in brackets is none
     r"|(?P<other>!(?=\[))"
 )
 _LIVE = re.compile(r"<(?=[A-Za-z/!?][^>]*>)|!(?=\[)")
