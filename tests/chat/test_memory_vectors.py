@@ -7,20 +7,22 @@ from dataclasses import replace
 import pytest
 from remembering_kit import until
 
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings
 from kvchat.config.settings import EmbeddingSettings
 from kvchat.memory.memories import Memories
 from kvchat.store import Store
 from standins.embeddings import EmbeddingsStandIn
+from toyserver import reply
 
 
 @pytest.fixture
 def start(tmp_path):
-    def start(url):
+    def start(url, model=""):
         store = Store.open(tmp_path / "data")
         settings = replace(
-            Settings(), embeddings=EmbeddingSettings(base_url=url), memory=MemorySettings(rest_seconds=0)
+            Settings(), embeddings=EmbeddingSettings(base_url=url, model=model), memory=MemorySettings(rest_seconds=0)
         )
         service = ChatService(
             store,
@@ -68,3 +70,40 @@ async def test_a_source_of_vectors_that_is_gone_keeps_no_memory_from_a_question(
         assert [entry.text for recalled in found for entry in recalled.entries] == ["I prefer metric units."]
     finally:
         await service.aclose()
+
+
+CLOUD = "https://ollama.com:443"
+
+
+@pytest.mark.parametrize(
+    ("entry", "model", "leaves"),
+    [
+        ({"name": "embed:latest", "remote_host": CLOUD, "remote_model": "embed"}, "embed", True),
+        ({"name": "embed:cloud"}, "embed:cloud", True),
+        ({"name": "other:latest", "size": 9}, "embed-cloud", True),
+        ({"name": "embed:latest", "size": 9, "digest": "a" * 64}, "embed", False),
+        (None, "embed", False),
+    ],
+)
+async def test_words_go_on_to_a_cloud_only_when_the_user_agreed_to_that(start, entry, model, leaves):
+    class Listing(EmbeddingsStandIn):
+        def _answer_to(self, visit):
+            if visit.path == "/api/tags" and entry is not None:
+                return reply(200, {"models": [entry]})
+            return super()._answer_to(visit)
+
+    async with Listing() as server:
+        service = start(server.url, model)
+        try:
+            found = await service.vectors.of("Who mends timepieces?")
+            assert (found is None, not server.asked) == (leaves, leaves)
+            if leaves:
+                source = await service.vectors.source()
+                with pytest.raises(BackendError, match=r"runs at https://ollama\.com") as refused:
+                    await source.vectors(["My sister Ida repairs clocks."])
+                assert "Nothing was sent" in refused.value.sentence and not server.asked
+                info = ServerInfo("ollama", server.url, HostClass.LOOPBACK, "a:cloud")
+                await service.servers.consent.allow_sending_to(info)
+                assert await source.vectors(["My sister Ida repairs clocks."]) and server.asked
+        finally:
+            await service.aclose()

@@ -18,17 +18,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from kvchat.backends import errors
-from kvchat.backends.dialect import BackendError, Trouble, failure
+from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
 from kvchat.backends.http.payload import PayloadError, as_object, count_at, list_at, parsed
 from kvchat.backends.http.stream import MIB
 from kvchat.backends.http.transport import Clock, ask
 from kvchat.backends.kinds import kind_of
 from kvchat.prompt.wire import canonical, whole_characters
-from kvchat.sanitize import finite
+from kvchat.sanitize import finite, one_line
 from kvchat.text.faults import Fault, Unread
 
 PATH = "/v1/embeddings"
+TAGS = "/api/tags"
 QUERY_S, BATCH_S = 1.5, 120.0
 """How long the vector of a question, and those of a batch, may take."""
 REST_S = 30.0
@@ -75,14 +76,17 @@ class Embeddings:
         *,
         api_key: str | None = None,
         chats: Callable[[], Iterable[ChatServer]] = tuple,
+        may_leave: Callable[[str], bool] | None = None,
         resolver: Resolver = lookup,
         clock: Clock | None = None,
     ) -> None:
-        """`model` empty: the one the server has loaded. `chats`: the servers of the conversations now."""
+        """`model` empty: the one the server has loaded. `chats`: the servers of the conversations now. `may_leave`:
+        whether the user agreed that words go on to this host; None: the server is known to keep them."""
         self._base_url = base_url
         self._model = model
         self._api_key = api_key
         self._chats = chats
+        self._may_leave = may_leave
         self._resolver = resolver
         self._clock = clock or Clock()
         self._endpoint: Endpoint | None = None
@@ -151,11 +155,13 @@ class Embeddings:
         """The server's endpoint, if it may be used for this now."""
         if self._endpoint is None:
             try:
-                self._endpoint = await open_endpoint(self._base_url, api_key=self._api_key, resolver=self._resolver)
+                endpoint = await open_endpoint(self._base_url, api_key=self._api_key, resolver=self._resolver)
             except BackendError as error:
                 if error.trouble is Trouble.REFUSED:  # the one refusal there is: a key on an open wire
                     raise failure(error.trouble, Fault.PLAIN_VECTOR_KEY, url=self._base_url) from None
                 raise
+            await self._must_stay(endpoint)
+            self._endpoint = endpoint
         own = _spots(self._endpoint.url, self._endpoint.place.addresses)
         for chat in self._chats():
             if not self._is_apart(chat) and own & await self._spots_of(chat.base_url):
@@ -164,6 +170,22 @@ class Embeddings:
                     Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER, url=self._base_url
                 )
         return self._endpoint
+
+    async def _must_stay(self, endpoint: Endpoint) -> None:
+        """Ollama lists models that it passes on to its cloud: nothing goes there that the user did not agree to."""
+        from kvchat.backends.dialects.ollama.models import passed_on_to
+
+        if self._may_leave is None or not self._model or endpoint.place.host_class is HostClass.CLOUD:
+            return
+        head, answer = await ask(endpoint, "GET", TAGS, limit=BODY_LIMIT)
+        try:
+            host = passed_on_to(parsed(answer.decode("utf-8", "replace")), self._model) if head.status == 200 else ""
+        except PayloadError:
+            return  # it is no Ollama
+        if host and not self._may_leave(host):
+            raise failure(
+                Trouble.REFUSED, Fault.VECTORS_LEAVE, url=self._base_url, host=host, model=one_line(self._model, 80)
+            )
 
     def _is_apart(self, chat: ChatServer) -> bool:
         """Whether vectors from that server would leave the chat's model alone."""

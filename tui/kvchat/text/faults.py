@@ -206,6 +206,10 @@ class Fault(StrEnum):
         "Vectors are not asked for at {url}: a conversation uses that server, and they would empty its cache. Start "
         "another one for them {address}."
     )
+    VECTORS_LEAVE = (
+        "The model {model} of {url} runs at {host}, and you have not agreed to send to it. Nothing was sent; send a "
+        f"message there once to be asked, or name another model {_SETTING}."
+    )
     OTHER_VECTORS = (
         "The {server} now gives vectors of {length} numbers, before that of {before}: it has another model. Start "
         "kvchat again."

@@ -94,7 +94,13 @@ class Vectors:
 
             owner = ServerSettings(base_url=chosen.base_url, api_key_env=chosen.api_key_env)
             key = await asyncio.to_thread(api_key, owner, name="embeddings")
-            self._embeddings = Embeddings(chosen.base_url, chosen.model, api_key=key, chats=self._chat_servers)
+            self._embeddings = Embeddings(
+                chosen.base_url,
+                chosen.model,
+                api_key=key,
+                chats=self._chat_servers,
+                may_leave=self._core.servers.consent.agreed_to_pass_on,
+            )
         return self._embeddings
 
     def _chat_servers(self) -> Iterator[ChatServer]:

@@ -85,6 +85,10 @@ class Consent:
             return False
         return not self.was_begun_nearer(id, server, model) or bool(self._ground.store.setting(_agreement(goes, id)))
 
+    def agreed_to_pass_on(self, host: str) -> bool:
+        """Whether the user agreed that a server of theirs passes a model's text on to this host on the internet."""
+        return bool(self._ground.store.setting(f"allowed {HostClass.CLOUD} {host}"))
+
     def destination(self, server: ServerInfo, id: str = "", model: str = "") -> ServerInfo:
         """Where a conversation really goes: a server of the user's may pass a model's text on to the internet. The
         server itself where it does not, or is there already."""

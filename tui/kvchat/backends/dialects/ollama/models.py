@@ -95,6 +95,14 @@ def entries_in(listing: object, running: Mapping[str, int | None] | None) -> tup
     return tuple(_entry(entry, running) for entry in found if is_object(entry) and _name(entry))
 
 
+def passed_on_to(listing: object, model: str) -> str:
+    """Where the text of a model goes on to, by `/api/tags`; empty: it stays with the server. Raises PayloadError."""
+    for one in entries_in(listing, None):
+        if full_name(one.model.id) == full_name(model):
+            return one.host
+    return KINDS["ollama"].cloud if is_cloud_name(model) else ""
+
+
 def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None) -> OllamaModel:
     name = _name(entry)
     details = figures_at(entry, "details")
