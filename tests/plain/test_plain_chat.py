@@ -155,6 +155,19 @@ async def test_conversations_are_listed_and_opened_by_number(tmp_path: Path) -> 
             assert "1. You:\nAnd a ship?\n2. Answer:\nHello\n" in run.said
 
 
+async def test_a_fork_is_undone_until_it_goes_on() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Lamps?")
+        origin = run.mode.chat.id
+        await run.type("/fork")
+        fork = run.mode.chat.id
+        assert fork != origin
+        assert "the fork is in the trash" in await run.type("/undo") and run.mode.chat.id == origin
+        await run.type("/fork")
+        await run.type("Ships?")
+        assert "Nothing to undo" in await run.type("/undo") and run.mode.chat.id not in (origin, fork)
+
+
 async def test_an_edit_makes_a_branch_and_the_branches_can_be_gone_to() -> None:
     async with ToyServer() as server, plain(server.url) as run:
         await run.type("What is a boat?")

@@ -139,7 +139,7 @@ async def test_before_its_first_word_the_summarys_row_tells_how_far_the_prompt_i
         assert "1,800 cached · 60/60 new" in rows[head + 1]
         await app.focus_transcript()
         await app.press("end", "1", "e", "o", "b")
-        await app.press("escape", "escape")
+        await app.press("escape", "escape", "escape")  # out of the tree, back from the messages, and stop
         await app.until(lambda: app.noticed("Nothing has changed"))
         assert app.shown == app.said
 

@@ -116,6 +116,90 @@ async def test_a_message_sent_after_a_tag_is_not_undone_by_it(drive: Drive) -> N
         assert app.conversation.record.tags == ("work",) and app.noticed("Nothing to undo")
 
 
+async def test_undo_in_a_fork_takes_back_the_fork_and_leaves_the_tag(drive: Drive) -> None:
+    async with drive() as app:
+        origin = await app.begin("one", "two")
+        await app.command("/tag work")
+        await app.until(lambda: app.conversation.record.tags == ("work",))
+        await app.run("transcript.fork")
+        await app.until(lambda: app.conversation.id != origin)
+        fork = app.conversation.id
+        await app.command("/undo")
+        await app.until(lambda: app.conversation.id == origin)
+        assert app.conversation.record.tags == ("work",) and app.noticed("the fork is in the trash")
+        assert fork not in [one.id for one in app.service.conversations.all()]
+        await app.command("/undo")
+        assert app.conversation.record.tags == ("work",) and app.noticed("Nothing to undo"), (
+            "the tag was before the fork"
+        )
+
+
+async def test_a_fork_that_went_on_is_not_undone_and_its_origin_stays_as_it_is(drive: Drive, server: ToyServer) -> None:
+    async with drive() as app:
+        origin = await app.begin("one")
+        await app.command("/tag work")
+        await app.until(lambda: app.conversation.record.tags == ("work",))
+        await app.run("transcript.fork")
+        await app.until(lambda: app.conversation.id != origin)
+        await app.grow("two")
+        await app.command("/undo")
+        await app.until(lambda: app.noticed("Nothing to undo"))
+        assert app.said[::2] == ["one", "two"]
+        assert app.service.conversations.find(origin).tags == ("work",)
+        server.on_chat(tokens("Another"))
+        await app.command("/regenerate")
+        await app.settled()
+        await app.until(lambda: app.said[-1] == "Another")
+        await app.command("/undo")
+        await app.until(lambda: app.said[-1] == "Hello")
+
+
+async def test_undo_in_another_conversation_takes_back_nothing_of_the_one_before(
+    drive: Drive, server: ToyServer
+) -> None:
+    async with drive() as app:
+        other = await app.begin("other")
+        tagged = await app.begin("one")
+        await app.command("/tag work")
+        await app.until(lambda: app.conversation.record.tags == ("work",))
+        await app.open(other)
+        await app.command("/undo")
+        await app.until(lambda: app.noticed("Nothing to undo"))
+        assert app.service.conversations.find(tagged).tags == ("work",)
+        await app.open(tagged)
+        await app.command("/undo")
+        await app.until(lambda: app.conversation.record.tags == ())
+
+
+async def test_after_a_deletion_undo_takes_back_what_was_done_since_on_the_screen_first(
+    drive: Drive, server: ToyServer
+) -> None:
+    async with drive() as app:
+        kept = await app.begin("kept")
+        gone = await app.begin("gone")
+        await app.press("f10")
+        await app.until(lambda: app.conversation.id == kept)
+        server.on_chat(tokens("Another"))
+        await app.command("/regenerate")
+        await app.settled()
+        await app.until(lambda: app.said[-1] == "Another")
+        await app.press("ctrl+underscore")
+        await app.until(lambda: app.said[-1] == "Hello")
+        await app.press("ctrl+underscore")
+        await app.until(lambda: app.conversation.id == gone)
+
+
+async def test_a_fork_at_a_question_is_undone_too(drive: Drive) -> None:
+    async with drive() as app:
+        origin = await app.begin("one", "two")
+        await app.select(0)
+        await app.press("f")
+        await app.until(lambda: app.conversation.id != origin and app.draft == "one")
+        await app.press("ctrl+underscore")
+        await app.until(lambda: app.conversation.id == origin)
+        assert app.said[::2] == ["one", "two"]
+
+
 async def test_hints_are_for_what_the_message_has(drive: Drive, server: ToyServer) -> None:
     async with drive(size=(120, 30)) as app:
         await app.begin("plain")

@@ -187,7 +187,7 @@ ACTIONS: tuple[Action, ...] = (
             "undo",
             "ctrl+underscore,ctrl+slash",
             "Undo",
-            "Take back what was typed; else the last deletion, edit, new answer or change of branch.",
+            "Take back what was typed; else the last deletion, edit, new answer, fork or change of branch shown.",
             "conversations.undo",
         ),
         Action("find", "ctrl+f", "Find", "Search in this conversation.", "findbar.open", "WORDS"),

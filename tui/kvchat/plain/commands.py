@@ -163,6 +163,8 @@ class Commands:
         self._places: Sequence[ListedPlace] = ()
         self._deleted = ""
         """The conversation that was deleted last, for undo."""
+        self._forked = "", "", ""
+        """The fork that was made last, where it began, and what it was forked from, for undo."""
         self.is_over = False
         self._on_message: Mapping[str, Callable[[str], Awaitable[object]]] = {
             "transcript.edit": self._edit,
@@ -375,7 +377,12 @@ class Commands:
 
     async def _undo(self) -> None:
         id, self._deleted = self._deleted, ""
-        if id:
+        fork, head, origin = self._forked
+        if fork and (fork, head) == (self._chat.id, self._chat.conversation.record.head):
+            await self._chat.open(origin)
+            await self._chat.service.conversations.delete(fork)
+            self._say("Back where it was forked; the fork is in the trash.")
+        elif id:
             await self._chat.service.conversations.restore(id)
             await self._chat.open(id)
         elif await self._chat.service.branches.undo(self._chat.id):
@@ -610,7 +617,9 @@ class Commands:
             await self._chat.attempt(turns.regenerate(id, node) if act == "regenerate" else turns.go_on(id, node))
 
     async def _fork(self, node: str) -> None:
-        await self._chat.open((await self._chat.service.branches.fork(self._chat.id, node)).id)
+        fork, origin = await self._chat.service.branches.fork(self._chat.id, node), self._chat.id
+        await self._chat.open(fork.id)
+        self._forked, self._deleted = (fork.id, fork.record.head or "", origin), ""
 
     async def _drop(self, node: str) -> None:
         if await self._chat.agreed("delete", node):

@@ -13,7 +13,7 @@ from kvchat.text.messages import queued_words
 from kvchat.text.options import changed_words
 from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import KEPT, KEPT_HERE, RELEASED, kept_short
-from kvchat.ui.controllers.workspace import Tagged, Workspace, in_worker
+from kvchat.ui.controllers.workspace import Deleted, Forked, Imported, Tagged, Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
@@ -230,6 +230,13 @@ class ConversationController:
         if title:
             await self._conversations.rename(id, title)
 
+    async def fork(self, node: str) -> None:
+        """Open a fork of the open conversation that ends at a message. Raises ChatError."""
+        origin = self.workspace.conversation.id
+        fork = await self._branches.fork(origin, node)
+        await self.open(fork.id)
+        self.workspace.did(Forked(fork.id, origin))
+
     async def favourite(self, id: str = "") -> None:
         """Have a conversation, else the open one, stand first in the list, or no longer."""
         await self._toggle(id, FAVOURITE, "Favourite: first in the list.", "No longer a favourite.")
@@ -290,9 +297,8 @@ class ConversationController:
         before = self._conversations.find(id)
         if not await self.workspace.attempt(self._conversations.tag(id, add, remove)):
             return False
-        workspace, was, now = self.workspace, set(before.tags), set(self._conversations.find(id).tags)
-        workspace.deleted = workspace.imported = None
-        workspace.tagged = Tagged(id, before.head, frozenset(now - was), frozenset(was - now))
+        was, now = set(before.tags), set(self._conversations.find(id).tags)
+        self.workspace.did(Tagged(id, frozenset(now - was), frozenset(was - now)))
         return True
 
     async def delete(self, id: str = "") -> None:
@@ -307,11 +313,11 @@ class ConversationController:
         ids = [c.id for c in self._conversations.shown()]
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
-        self.workspace.deleted, self.workspace.imported, self.workspace.tagged = id, None, None
         self._composer.act_done()
         self.workspace.say(f"Moved to trash · {self.workspace.key_of('undo')} brings it back")
         if self.workspace.shows(id):
             await self._open_another(at)
+        self.workspace.did(Deleted(id))
 
     async def _open_another(self, at: int = 0) -> None:
         """Show the conversation at this place of the list; without any a new one."""
@@ -322,33 +328,35 @@ class ConversationController:
             await self.new()
 
     async def undo(self) -> None:
+        """Take back what is on the screen: the last act with whole conversations, unless another one is open since or
+        this one went on; then its last change of branch. Where it has none, what was deleted or imported."""
         self._composer.act_undone()
-        tagged, self.workspace.tagged = self.workspace.tagged, None
-        if tagged is not None and await self._undo_tags(tagged):
-            return
-        batch, self.workspace.imported = self.workspace.imported, None
-        if batch is not None:
-            await self.workspace.attempt(self._undo_import(batch))
-            return
-        id, self.workspace.deleted = self.workspace.deleted, None
-        if id is None:
-            await self.workspace.attempt(self._undo_branch())
-            return
-        await self._conversations.restore(id)
-        if not self.workspace.shows(id):  # else what is being written there stays
-            await self.open(id)
+        await self.workspace.attempt(self._undo())
 
-    async def _undo_tags(self, tagged: Tagged) -> bool:
-        """Take a change of tags back, unless the conversation went on since: then that is what is undone."""
-        if self._conversations.find(tagged.id).head != tagged.head:
-            return False
-        if await self.workspace.attempt(self._conversations.tag(tagged.id, tagged.removed, tagged.added)):
-            self.workspace.say("The tags are as they were")
-        return True
-
-    async def _undo_branch(self) -> None:
-        if not await self._branches.undo(self.workspace.conversation.id):
-            self.workspace.say("Nothing to undo in this conversation")
+    async def _undo(self) -> None:
+        workspace, here = self.workspace, self.workspace.conversation.record
+        last = workspace.last_act
+        if last is None or (last.shown, last.head) != (here.id, here.head):
+            if await self._branches.undo(here.id):
+                return
+            if last is None or isinstance(last.act, Tagged | Forked):
+                workspace.say("Nothing to undo in this conversation")
+                return
+        workspace.last_act = None
+        match last.act:
+            case Deleted(id):
+                await self._conversations.restore(id)
+                if not workspace.shows(id):  # else what is being written there stays
+                    await self.open(id)
+            case Imported(batch):
+                await self._undo_import(batch)
+            case Tagged(id, added, removed):
+                await self._conversations.tag(id, removed, added)
+                workspace.say("The tags are as they were")
+            case Forked(id, origin):
+                await self.open(origin)
+                await self._conversations.delete(id)
+                workspace.say("Back where it was forked · the fork is in the trash")
 
     @in_worker("dialog")
     async def export(self, path: str = "") -> None:
@@ -393,7 +401,7 @@ class ConversationController:
             )
         )
         if report is not None and report.batch:
-            self.workspace.imported, self.workspace.deleted, self.workspace.tagged = report.batch, None, None
+            self.workspace.did(Imported(report.batch))
             self.workspace.say(f"{report.lines()[0]} {self.workspace.key_of('undo')} undoes it.")
 
     async def _undo_import(self, batch: str) -> None:
@@ -402,7 +410,7 @@ class ConversationController:
         done = await self._service.imports.undo(batch)
         if self.workspace.conversation.record.trashed is not None:
             await self._open_another()
-        self.workspace.deleted = None
+        self.workspace.last_act = None
         self.workspace.say(undone(done.trashed, done.kept, done.back))
 
     @in_worker("dialog")

@@ -126,11 +126,7 @@ class MessageController:
         if node is None:
             self.workspace.say("Nothing to fork yet")
             return
-        await self.workspace.attempt(self._fork(node))
-
-    async def _fork(self, node: str) -> None:
-        fork = await self._branches.fork(self.workspace.conversation.id, node)
-        await self._conversations.open(fork.id)
+        await self.workspace.attempt(self._conversations.fork(node))
 
     @in_worker("dialog")
     async def tree(self, node: str | None = None) -> None:

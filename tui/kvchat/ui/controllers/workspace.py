@@ -31,14 +31,41 @@ Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")
 
 
-class Tagged(Struct, frozen=True):
-    """A change of a conversation's tags that can be undone."""
+class Deleted(Struct, frozen=True):
+    """A conversation was put into the trash."""
 
     id: str
-    head: str | None
-    """Where the conversation stood."""
+
+
+class Imported(Struct, frozen=True):
+    """Conversations were imported."""
+
+    batch: str
+
+
+class Tagged(Struct, frozen=True):
+    """The tags of a conversation were changed."""
+
+    id: str
     added: frozenset[str]
     removed: frozenset[str]
+
+
+class Forked(Struct, frozen=True):
+    """A conversation was forked from another one."""
+
+    id: str
+    origin: str
+
+
+class LastAct(Struct, frozen=True):
+    """What was done last with conversations as wholes, which undo takes back."""
+
+    act: Deleted | Imported | Tagged | Forked
+    shown: str
+    """The conversation that it left on the screen."""
+    head: str | None
+    """Where that stood."""
 
 
 class Workspace:
@@ -54,12 +81,7 @@ class Workspace:
         self.current: OpenConversation | None = None
         self.editing: str | None = None
         """The question that the composer edits, if it does."""
-        self.deleted: str | None = None
-        """The conversation deleted last, for undo."""
-        self.imported: str | None = None
-        """The import made last, for undo."""
-        self.tagged: Tagged | None = None
-        """The change of tags made last, for undo."""
+        self.last_act: LastAct | None = None
         self._unsaid: tuple[str, Severity, float] | None = None
         """What waits until the dialog in front is closed."""
 
@@ -77,6 +99,10 @@ class Workspace:
     def open_id(self) -> str:
         """The id of the open conversation; empty: none is open yet."""
         return self.current.id if self.current is not None else ""
+
+    def did(self, act: Deleted | Imported | Tagged | Forked) -> None:
+        """An act was done that undo takes back, and its outcome is on the screen."""
+        self.last_act = LastAct(act, self.open_id, self.conversation.record.head)
 
     def shows(self, id: str) -> bool:
         """Whether this conversation is open."""
