@@ -196,6 +196,7 @@ async def test_a_program_of_yours_is_asked_for_by_its_command_line(
             lambda: app.noticed("3 tools cannot be offered") and app.noticed("Each call is asked for first")
         )
         await asked(app)
+        assert "It says of itself: Say it." in app.prose
         assert "Let the model call box__say with lamp? This goes to the MCP server box." in app.prose
         await app.press("c")
         await app.until(lambda: app.said[-1] == "It says lamp.")

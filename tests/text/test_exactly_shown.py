@@ -14,7 +14,7 @@ from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
 from kvchat.chat.tools.web import FetchUrl
 from kvchat.prompt.tools import Decision, Permission, ToolCall, ToolQuestion
 from kvchat.sanitize import clean, exact, exact_lines, undrawn
-from kvchat.text.tools import answer_words, ask_words, code_lines, program_lines, shown_call
+from kvchat.text.tools import about_lines, answer_words, ask_words, code_lines, program_lines, shown_call
 
 TAGS = "".join(chr(0xE0000 + ord(sign)) for sign in "pin 4711")
 HOSTILE = (
@@ -202,3 +202,13 @@ def test_names_of_servers_and_tools_hold_no_sign_that_misleads(text: str) -> Non
     for name in (group, listed.definition.name if listed else "a"):
         assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name)
     assert group_name(f"{text}x") != group_name(f"{text}y")
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_what_a_tool_says_of_itself_is_a_plain_line_of_bounded_length(hostile: str) -> None:
+    for about in (hostile, f"Look it up.\n\n{hostile}", hostile * 100):
+        question = ToolQuestion(Permission("box__say", about=about), ToolCall("1", "box__say", "{}"))
+        lines = about_lines(question)
+        assert len(lines) == bool(about.strip())
+        assert all(is_plain(line) and "\n" not in line and len(line) <= 230 for line in lines)
+    assert about_lines(ToolQuestion(Permission("read_file"), ToolCall("1", "read_file", "{}"))) == []

@@ -100,6 +100,8 @@ class Permission(Struct, frozen=True):
     """Of what else it is for: the program or address behind the tool, what it says it does, and what it takes."""
     shown: str = ""
     """What goes out, where that is not the arguments as they are."""
+    about: str = ""
+    """What the tool of a server says it does."""
 
     @property
     def digest(self) -> str:

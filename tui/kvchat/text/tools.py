@@ -29,6 +29,8 @@ TOOL_GROUPS = {
 _GROUP_OF = {tool.name: group for group, tools in GROUPS.items() for tool in tools}
 SHOWN = 600
 """Characters that a question can hold in a line, and of what goes out in an address."""
+ABOUT = 200
+"""Characters that are shown of what a tool says it does."""
 _ACTS = {
     "read_file": "read",
     "search_documents": "search your documents for",
@@ -157,6 +159,12 @@ def code_lines(question: ToolQuestion) -> list[str]:
         first, *rest = exact_lines(_text(value))
         lines += [f"{exact(name)}:", *(f"  {line}" for line in (first, *rest))] if rest else [f"{exact(name)}: {first}"]
     return lines
+
+
+def about_lines(question: ToolQuestion) -> list[str]:
+    """What the tool of a server says it does, in a line, for a yes that is to last; none: it says nothing."""
+    about = one_line(exact(" ".join(question.permission.about.split())), ABOUT)
+    return [f"It says of itself: {about}"] if about else []
 
 
 def ask_words(question: ToolQuestion) -> str:

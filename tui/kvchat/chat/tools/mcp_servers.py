@@ -332,7 +332,7 @@ class McpTool:
         where = f"the MCP server {self.group}" if self.server.command else shown_address(self.server.shown)
         definition = self.listed.definition
         terms = f"{self.server.digest} {self.server.url} {canonical(definition.wire()).decode()}"
-        return Permission(definition.name, goes_to=where, group=self.group, terms=terms)
+        return Permission(definition.name, goes_to=where, group=self.group, terms=terms, about=definition.description)
 
     async def run(self, conversation: OpenConversation, given: Mapping[str, Any]) -> Sequence[ContextBlock]:
         name = self.listed.definition.name

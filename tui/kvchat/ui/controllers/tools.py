@@ -15,6 +15,7 @@ from kvchat.text.tools import (
     STARTS,
     TOOL_GROUPS,
     WAITS,
+    about_lines,
     answer_words,
     ask_words,
     code_lines,
@@ -112,7 +113,9 @@ class ToolController:
         choices: list[Choice[Decision]] = [(keys[one], answer_words(one, question), one) for one in tools.choices]
 
         def screen() -> ConfirmScreen[Decision]:
-            dialog = ConfirmScreen("A call of the model", [*code_lines(question), ask_words(question)], choices)
+            about = about_lines(question) if Decision.ALWAYS in tools.choices else []
+            lines = [*about, *code_lines(question), ask_words(question)]
+            dialog = ConfirmScreen("A call of the model", lines, choices)
             dialog.hints = (("rows.choose", "choose"), ("dialog.close", "stop the answer"))
             return dialog
 
