@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -334,3 +335,24 @@ async def test_an_empty_list_of_models_hides_no_server(capsys: Any, ports: list[
         ports.append(server.port)
         done, out = await said(capsys, settings(), as_json=True)
     assert done == 0 and json.loads(out)["servers"][0]["state"] == "ready"
+
+
+@pytest.mark.parametrize("profile", ["", "home"])
+async def test_a_named_server_that_takes_longer_than_a_look_is_waited_for(
+    capsys: Any, ports: list[int], monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    """A LiteLLM that answers after a second was told not to answer."""
+    monkeypatch.setattr(backends_command, "discover", partial(discover, ports, within=0.05))
+
+    async def slowly(visit: Any) -> None:
+        await asyncio.sleep(0.5)
+        await reply(200, {"data": [{"id": "m"}]})(visit)
+
+    async with ToyServer("openai") as server:
+        for path in questions(server.port):
+            server.on(path, slowly)
+        named = settings("", {profile: server.url}) if profile else settings(server.url)
+        monkeypatch.setattr(backends_command, "ELSEWHERE_S", 20.0)
+        done, out = await said(capsys, named, as_json=True)
+    row = json.loads(out)["servers"][0]
+    assert done == 0 and row["state"] == "ready" and [model["id"] for model in row["models"]] == ["m"]
