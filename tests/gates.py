@@ -39,6 +39,7 @@ USUAL = {
     "key_walks": 12,
     "typed_sentences": 20,
     "mcp_reconnects": 12,
+    "person_walks": 3,
 }
 """What the tests try without being asked for more: a share goes no lower."""
 
@@ -161,6 +162,12 @@ GATES = (
         "no settings file or theme ends kvchat",
         "config/test_config_fuzz.py config/test_themes.py",
         {"config_files": 20_000, "theme_files": 4_000},
+    ),
+    Gate(
+        "K1",
+        "whatever changes something was asked of what is marked on the screen, by a key meant for it",
+        "screens/test_walks_of_a_person.py screens/test_letters_in_app.py",
+        {"person_walks": 200},
     ),
 )
 
