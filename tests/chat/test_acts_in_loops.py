@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -155,3 +156,35 @@ async def test_an_act_on_a_message_that_another_window_replaced_says_so(make, se
     with pytest.raises(ChatError) as refused:
         await acts[act]()
     assert refused.value.problem is ChatProblem.REPLACED
+
+
+@pytest.mark.slow
+async def test_twenty_thousand_messages_with_loops_are_opened_and_gone_on_with(make, server: ToyServer):
+    """Time counts, of this process alone: on the machine that this was written on it takes 2 s."""
+    service = make(server.url)
+    conversation = await service.new_conversations.create(tools=["files"], reuse=False)
+    nodes = [*conversation.path()]
+    while len(nodes) < 20_000:
+        made = [ToolCall(f"id{len(nodes)}.{number}", "read_file", READ) for number in range(2)]
+        said = [Message(Role.USER, f"Question {len(nodes)}?")]
+        for call in made:
+            said += [Message(Role.ASSISTANT, "I look.", calls=(call,)), Message(Role.TOOL, "A lamp.", calls=(call,))]
+        for message in (*said, Message(Role.ASSISTANT, "A lamp.")):
+            nodes.append(node(nodes[-1], message, nodes[-1].created + 1))
+    await service.conversations.shared.add(
+        conversation, nodes[1:], lambda row: replace(row, head=nodes[-1].id, turns=len(nodes) // 6), whole=True
+    )
+    later = make(server.url)
+    began = time.process_time()
+    found = await later.conversations.open(conversation.id)
+    assert len(found.path()) == len(nodes)
+    server.on_chat(tokens("Yes.", prompt=60))
+    await later.turns.send(found.id, Question("Go on?"))
+    await later.conversations.wait(found.id)
+    await later.branches.undo(found.id)
+    fork = await later.branches.fork(found.id, found.path()[-1].id)
+    assert time.process_time() - began < 30
+    assert fork.path() == found.path()
+    assert len(server.chats[-1].json["messages"]) == len(nodes) + 1
+    check_sent(server)
+    check_tree(found.tree)
