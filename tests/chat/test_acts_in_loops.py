@@ -99,6 +99,32 @@ async def test_nothing_is_sent_beside_a_branch_that_lost_a_call(service, server:
     assert not server.chats
 
 
+async def test_nothing_with_tools_is_sent_beside_a_model_that_has_none(service, make, server: ToyServer):
+    server.on_chat(tokens("Hello " * 40, prompt=60))
+    conversation = await service.new_conversations.create(tools=["files"], reuse=False)
+    for number in range(3):
+        await service.turns.send(conversation.id, Question(f"Question {number}? " + "And so on. " * 60))
+        await service.conversations.wait(conversation.id)
+    sent = len(server.chats)
+    caps = {"supports_tools": False, "supports_tool_calls": False}
+    props = {"build_info": "b11549-toy", "total_slots": 1, "model_path": "toy.gguf", "chat_template_caps": caps}
+    server.on("/props", reply(200, {**props, "default_generation_settings": {"n_ctx": 4096}}))
+    later = make(server.url)
+    found = await later.conversations.open(conversation.id)
+    await later.servers.reach(found.id)
+    link = later.servers.link(found.id)
+    async with link.lane.chat(found.id, ends_spare=False):
+        answer = await later.side_requests.at_the_end("memory", link, found, "New?", {"type": "text"}, 16)
+    assert answer.state is State.ERROR and answer.note.kind == NoteKind.NO_TOOLS
+    with pytest.raises(ChatError, match="has tools, and toy has none"):
+        await later.compactor.compact(found.id)
+    later.warm_up.enabled, later.conversations.looked_at = True, found.id
+    before = len(server.visits)
+    await later.warm_up.warm(found.id)
+    assert not [one for one in server.visits[before:] if one.path in ("/apply-template", "/completion")]
+    assert len(server.chats) == sent
+
+
 async def test_undo_in_a_mended_fork_leads_to_nothing_that_cannot_be_sent(service, server: ToyServer):
     conversation = await stored(service, 1)
     fork = await service.branches.fork(conversation.id, conversation.path()[-1].id)

@@ -88,6 +88,7 @@ class NoteKind(StrEnum):
     NOT_AGREED_APART = auto()  # url
     ON_THE_INTERNET = auto()  # url
     NO_IMAGES = auto()  # model
+    NO_TOOLS = auto()  # model
     CALLS_LOST = auto()
     CALL_WAITS = auto()  # a call that waits for the user's yes
     # of a whole answer

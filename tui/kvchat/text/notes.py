@@ -49,6 +49,7 @@ _SENTENCES: dict[str, str] = {
     "be done.",
     NoteKind.CALLS_LOST: "A damaged file has lost a part of this branch, and servers refuse it so. Nothing was sent.",
     NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
+    NoteKind.NO_TOOLS: "This conversation has tools, and {model} has none. Nothing was sent.",
     NoteKind.CALL_WAITS: "Not carried out yet.",
     NoteKind.PART_LOST: "A part of this answer came damaged and is missing.",
     NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. <title:{title} answers with "

@@ -26,7 +26,6 @@ from kvchat.chat.events import Noticed
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.branching import awaited, instructed
-from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Node, NoteKind, State, tools_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree_read import read_before
@@ -67,10 +66,8 @@ class SideRequests:
         if not self._core.servers.consent.agreed_to(info, record.id):
             kind = NoteKind.NOT_AGREED_BESIDE
             return Ended(State.ERROR, self._core.servers.consent.not_agreed(info, record.id, kind=kind))
-        if not self._core.servers.takes(conversation, info, path):
-            return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
-        if not is_whole(path):
-            return Ended(State.ERROR, said(NoteKind.CALLS_LOST))
+        if (why := self._core.servers.refused(conversation, info, path)) is not None:
+            return Ended(State.ERROR, why)
         turn = ChatTurn(
             wires_of(path),
             record.id,

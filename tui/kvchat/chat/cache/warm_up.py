@@ -36,7 +36,6 @@ from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.prompt.branching import closed
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Message, Node, Role, State
 
 REST_S = 1.0
@@ -178,9 +177,7 @@ class WarmUp(ConversationObserver):
             return
         if not self._core.servers.consent.agreed_to(backend.info, id):
             return
-        if not self._core.servers.takes(conversation, backend.info, conversation.path()):
-            return
-        if not is_whole(conversation.path()):
+        if self._core.servers.refused(conversation, backend.info, conversation.path()) is not None:
             return
         if cache is None:
             destination = self._core.servers.consent.destination(backend.info, id)

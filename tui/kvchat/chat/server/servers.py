@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
+from kvchat.cache.causes.cause import Statement, said
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
@@ -27,7 +28,7 @@ from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.prompt.images import has_images
 from kvchat.prompt.mending import is_whole
-from kvchat.prompt.message import Node, Role, State, tools_of
+from kvchat.prompt.message import Node, NoteKind, Role, State, tools_of
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
@@ -278,11 +279,16 @@ class Servers(ConversationObserver):
             earlier = not has_images([path[-1].wire])
             raise ChatError.of(no_images(model or info.model, sees, earlier=earlier))
 
-    def takes(self, conversation: OpenConversation, info: ServerInfo, path: Sequence[Node]) -> bool:
-        """Whether a server takes all that the messages of `path` hold."""
-        return not has_images(node.wire for node in path) or bool(
-            self._sees(conversation, info, self.model_of(conversation, info))
-        )
+    def refused(self, conversation: OpenConversation, info: ServerInfo, path: Sequence[Node]) -> Statement | None:
+        """Why `path` cannot be sent to a server, as in `must_take`; None: it can."""
+        if not is_whole(path):
+            return said(NoteKind.CALLS_LOST)
+        if info.takes_tools is False and tools_of(path):
+            return said(NoteKind.NO_TOOLS, model=info.model)
+        if not has_images(node.wire for node in path):
+            return None
+        sees = self._sees(conversation, info, self.model_of(conversation, info))
+        return None if sees else said(NoteKind.NO_IMAGES, model=info.model)
 
     def _sees(self, conversation: OpenConversation, info: ServerInfo, model: str) -> bool | None:
         """Whether a model takes images: as the settings of its server say, else as that says itself. None: neither
