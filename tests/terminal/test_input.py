@@ -232,6 +232,13 @@ def test_ctrl_and_a_letter_is_that_key_on_every_layout(data: str, key: str) -> N
     assert sent(data) == [key]
 
 
+def test_each_press_of_a_key_is_an_event_of_its_own() -> None:
+    terminal = TerminalInput()
+    for data in ("\x1b[D", "\x1b[3~", "\x1b[97;5u"):
+        (first,), (second,) = ([*terminal.feed(data)] for _ in range(2))
+        assert first is not second
+
+
 def test_what_a_mac_types_with_option_is_typed() -> None:
     assert sent("\x1b[120;3;8776u") == ["'≈'"]
 

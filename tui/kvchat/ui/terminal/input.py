@@ -292,7 +292,9 @@ class TerminalInput(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         """As Textual has it; extended keys are read whoever has asked for them."""
         keys = self._parse_extended_key(sequence)
-        return super()._sequence_to_key_events(sequence, alt) if keys is None else keys
+        if keys is None:
+            return super()._sequence_to_key_events(sequence, alt)
+        return [key.copy() for key in keys]  # they are kept for the next time, and an event is handled once
 
     def parse_mouse_code(self, code: str) -> Message | None:
         try:
