@@ -23,6 +23,8 @@ from tries import tries
 pytestmark = pytest.mark.slow
 
 STEPS = 30
+BAR = "▎"
+"""Stands before each row of a marked message."""
 GAP = 0.125
 """Seconds between two letters of who types eight in a second."""
 WORDS = [
@@ -79,7 +81,7 @@ class Walk:
     def meant(self) -> str:
         """What a command is about: the turn that is marked on the screen, else the last one."""
         transcript, path = self.app.chat.transcript, self.app.path
-        marked = transcript.marked if "┃" in self.app.text else None
+        marked = transcript.marked if BAR in self.app.text else None
         return self.turn(marked or path[-1].id) if path else ""
 
     @property
@@ -114,7 +116,7 @@ class Walk:
             assert self.state() == before or self.acts or (may is not None and may[0] in ("undo", "send", "leave")), (
                 told
             )
-        if self.app.front == "ConfirmScreen" and front != "ConfirmScreen":
+        if self.app.front == "ConfirmScreen" and front != "ConfirmScreen" and not free:
             assert may is not None, told
             question = self.app.conversation.tree[may[1]].text
             assert f"“{question}”" in self.app.text, told
@@ -126,8 +128,10 @@ class Walk:
         app, may, free = self.app, None, False
         if self.is_among_messages and key in ACTING and app.chat.transcript.marked:
             may = ACTING[key], self.turn(app.chat.transcript.marked)
-        elif app.front == "BranchTreeScreen" and key in ("f", "enter"):
-            free = True  # of what its cursor is on
+        elif (app.front == "BranchTreeScreen" and key in ("f", "enter")) or (
+            app.front == "ChatScreen" and app.chat.sidebar.has_focus and key in ("d", "m", "r", "enter")
+        ):
+            free = True  # of what the cursor there is on
         elif app.front == "ChatScreen" and app.chat.composer.has_focus_within:
             if key == "enter" and app.draft.strip():
                 may = OF_COMMANDS.get(app.draft.strip(), "send"), self.meant
@@ -153,6 +157,8 @@ class Walk:
 
     async def click(self) -> None:
         transcript = self.app.chat.transcript
+        if not transcript.items:
+            return
         x, y = self.random.randrange(2, transcript.size.width - 2), self.random.randrange(transcript.size.height)
         codes = [at for at, line in enumerate(self.app.transcript_rows) if "copy" in line]
         if codes and self.random.random() < 0.5:
@@ -179,7 +185,9 @@ class Walk:
     async def go(self) -> None:
         app, random = self.app, self.random
         if app.front == "ConfirmScreen":
-            if random.random() < 0.4:
+            if self.asked is None:  # the menu of the list
+                await self.key("escape")
+            elif random.random() < 0.4:
                 asked, self.asked = self.asked, None
                 await self.step("y and a pause", self._answer(), asked)
             elif random.random() < 0.5:
