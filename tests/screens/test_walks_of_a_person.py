@@ -146,14 +146,21 @@ class Walk:
     async def type(self, text: str) -> None:
         """Eight letters a second; where the composer has them it does not matter."""
         at = monotonic()
-        for letter in text:
+        for place, letter in enumerate(text):
+            if self.app.front == "ConfirmScreen":
+                await self.step(f"types {text[place:]}", self._burst(text[place:]))
+                return
             if not self.app.chat.composer.has_focus_within or self.app.front != "ChatScreen":
                 await asyncio.sleep(max(0.0, at + GAP - monotonic()))
-            if self.app.front == "ConfirmScreen" and monotonic() - at > 2 * GAP:
-                await self.key("escape")  # this machine is slower than the person: it is no word any more
-                return
             at = monotonic()
             await self.key(_character_to_key(letter), letter)
+
+    async def _burst(self, text: str) -> None:
+        """Letters that do not wait for what each of them does."""
+        for letter in text:
+            self.app.app.post_message(events.Key(_character_to_key(letter), letter))
+            await asyncio.sleep(GAP)
+        await self.app.rest()
 
     async def click(self) -> None:
         transcript = self.app.chat.transcript
