@@ -145,7 +145,7 @@ async def test_of_what_a_user_looks_at(mark: str, way, moment: str) -> None:
         server.on_chat(calls("{}", name="box__say"))
         async with way(server.url) as shown:
             await shown.shows("You:" if way is plain else "newline")
-            await shown.shows("Start this program?", "/tools box", "\r")
+            await shown.shows("y or n" if way is plain else "enter choose", "/tools box", "\r")
             await shown.shows("48 tokens. Each call is asked", *answer)
             assert runs(mark) and not runs(f"sleep {mark}")
             if moment == "within":
