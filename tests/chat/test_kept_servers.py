@@ -165,6 +165,20 @@ async def test_a_run_that_only_looked_at_the_server_it_was_given_remembers_it(ma
         assert make("").servers.first() == server.url
 
 
+async def test_a_server_that_another_run_was_given_is_not_where_this_one_begins(make: Maker) -> None:
+    """`kvchat ask --base-url` beside the open app: its next conversation went to that server, without a word."""
+    async with ToyServer() as a, ToyServer() as b:
+        app = make("")
+        await say(app, await begun(app, a.url))
+        beside = make(b.url, one_server=True)
+        await say(beside, await begun(beside))
+        await beside.core.rest()
+        assert app.servers.first() == a.url
+        await say(app, await begun(app))
+        assert (a.posts, b.posts) == (2, 1)
+        assert make("").servers.first() == b.url, "the next start does"
+
+
 async def test_two_conversations_on_one_server_keep_their_models_and_a_fork_has_its_own(make: Maker) -> None:
     async with ToyServer("openai") as server:
         lists(server, "alpha", "beta")

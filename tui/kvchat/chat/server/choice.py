@@ -98,7 +98,7 @@ class ServerChooser:
             self._core.events.tell(ServerChanged())
         before.connector.release()
         if await self._reached(self._core.servers.links.at(name), id):
-            await self._core.keep_setting(LAST_SERVER, name)
+            await self._core.servers.used(name)
         if self._core.conversations.looked_at == id:
             self._warm_up.soon(id)
 

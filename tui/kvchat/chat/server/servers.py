@@ -79,6 +79,8 @@ class Servers(ConversationObserver):
         self.links = Links(ground, self._link_changed, self._names_model, snapshots, lanes)
         self.consent = Consent(ground, conversations, self.asked_model)
         self.fallback = ServerFallback(self.links, self._known, self.consent.trusts)
+        self._last: str | None = None
+        """The server used last, when it was first asked for; None: not yet."""
         self._looking: asyncio.Task[None] | None = None
         """Looks for a server to stand in for one that is off."""
         conversations.observers.append(self)
@@ -182,7 +184,12 @@ class Servers(ConversationObserver):
                 ),
             )
             if link.connector.home and link.name == DEFAULT:
-                await self._ground.keep_setting(LAST_SERVER, name)
+                await self.used(name)
+
+    async def used(self, name: str) -> None:
+        """A server was chosen, or found and has answered: new conversations begin there, in later runs too."""
+        self._last = name
+        await self._ground.keep_setting(LAST_SERVER, name)
 
     # -- of the one that is looked at -----------------------------------------------------------------------------
 
@@ -354,7 +361,7 @@ class Servers(ConversationObserver):
     def _link_changed(self, link: Link) -> None:
         link.changed()
         if self._one_server and link is self.links.at(DEFAULT) and link.connector.connection.phase == "ready":
-            self._ground.in_background(self._ground.keep_setting(LAST_SERVER, link.kept_name))
+            self._ground.in_background(self.used(link.kept_name))
         self.begin_here(self._conversations.looked_at)
         self._ground.events.tell(ServerChanged())
         for observer in self.observers:
@@ -400,7 +407,9 @@ class Servers(ConversationObserver):
             return settings.default_profile
         if settings.server.base_url or settings.server.wrong or settings.engine.model:
             return DEFAULT
-        last = self._ground.store.setting(LAST_SERVER) or DEFAULT
+        if self._last is None:  # what another kvchat names later is no choice that was made here
+            self._last = self._ground.store.setting(LAST_SERVER)
+        last = self._last or DEFAULT
         there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
         if not there and (engine := self.links.engine) is not None and self.links.at(DEFAULT).info is None:
             return engine.name
