@@ -162,7 +162,9 @@ async def _next(parts: Iterator[list[Arrival]], arrivals: _Arrivals, look: Calla
     finally:
         if not step.done():
             arrivals.stop()
-            await asyncio.wait([step])
+        while not step.done():
+            with suppress(asyncio.CancelledError):  # once more, as the app ends: the thread still uses `parts`
+                await asyncio.wait([step])
 
 
 class _New(Struct, frozen=True):
