@@ -185,6 +185,7 @@ async def test_after_a_deletion_undo_takes_back_what_was_done_since_on_the_scree
         await app.until(lambda: app.said[-1] == "Another")
         await app.press("ctrl+underscore")
         await app.until(lambda: app.said[-1] == "Hello")
+        assert app.conversation.id == kept
         await app.press("ctrl+underscore")
         await app.until(lambda: app.conversation.id == gone)
 

@@ -16,6 +16,8 @@ from test_cache_in_app import LARGE, costs
 from textual import events
 from textual.keys import _character_to_key
 
+from kvchat.ui.app import KvchatApp
+from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.widgets.transcript.widget import Transcript
 from toyserver import ToyServer, tokens
 from tries import tries
@@ -132,11 +134,10 @@ class Walk:
             app.front == "ChatScreen" and app.chat.sidebar.has_focus and key in ("d", "m", "r", "enter")
         ):
             free = True  # of what the cursor there is on
-        elif app.front == "ChatScreen" and app.chat.composer.has_focus_within:
-            if key == "enter" and app.draft.strip():
-                may = OF_COMMANDS.get(app.draft.strip(), "send"), self.meant
-            elif key == "escape" and app.chat.workspace.editing:
-                may = "leave", ""
+        elif key == "escape" and app.front == "ChatScreen" and app.chat.workspace.editing:
+            may = None if self.is_among_messages else ("leave", "")
+        elif app.front == "ChatScreen" and app.chat.composer.has_focus_within and key == "enter" and app.draft.strip():
+            may = OF_COMMANDS.get(app.draft.strip(), "send"), self.meant
         await self.step(key, self._press(key, character), may, free=free)
 
     async def _press(self, key: str, character: str | None) -> None:
@@ -148,7 +149,8 @@ class Walk:
         at = monotonic()
         for place, letter in enumerate(text):
             if self.app.front == "ConfirmScreen":
-                await self.step(f"types {text[place:]}", self._burst(text[place:]))
+                rest = text[place:]
+                await self.step(f"types {rest}", self._burst(rest), free=self.asked is None and len(rest) == 1)
                 return
             if not self.app.chat.composer.has_focus_within or self.app.front != "ChatScreen":
                 await asyncio.sleep(max(0.0, at + GAP - monotonic()))
@@ -235,6 +237,13 @@ class Walk:
     async def _answer(self) -> None:
         await self.app.press("y")
         await self.app.until(lambda: self.app.front == "ChatScreen")
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of kvchat, in which a letter stands alone and a question opens."""
+    monkeypatch.setattr(ConfirmScreen, "alone_s", 0.3)
+    monkeypatch.setattr(KvchatApp, "quiet_s", 0.7)
 
 
 @pytest.mark.parametrize("seed", range(tries("person_walks", 3)))
