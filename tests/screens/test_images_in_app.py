@@ -109,7 +109,7 @@ async def test_a_pasted_path_becomes_the_image_by_itself_and_undo_takes_it_back(
     drive: Drive, seeing: SeeingServer, lamp: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(lamp.parent.parent))
-    pasted = form.format(lamp, "~/work/lamp.png")
+    pasted = form.format(lamp, f"~/{lamp.parent.name}/{lamp.name}")
     async with drive(server=seeing) as app:
         await app.write("see ")
         await app.paste(pasted)

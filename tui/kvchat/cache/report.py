@@ -106,7 +106,7 @@ class Ledger(Struct, frozen=True):
     memory: SideTotals = field(default_factory=SideTotals)
 
 
-class Beginning(Struct, frozen=True):
+class TrunkBeginning(Struct, frozen=True):
     """The files that a conversation begins with, which it shares with others."""
 
     trunk: str
@@ -121,7 +121,7 @@ class CacheReport(Struct, frozen=True):
     conversation: str
     title: str
     warmth: Warmth
-    beginning: Beginning | None = None
+    beginning: TrunkBeginning | None = None
     """None: it begins with no trunk."""
     messages: tuple[MessageCells, ...] = ()
     turns: tuple[TurnReport, ...] = ()

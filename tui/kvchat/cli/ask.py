@@ -20,7 +20,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.cli import choosing_options
 from kvchat.cli.ask_consent import agree_to_programs, allow_calls, ask_about_calls, prepared
+from kvchat.cli.ask_report import given, report
 from kvchat.cli.plain_output import Printer, width_of
 from kvchat.cli.session import CommandError, NotInTimeError, Session, UsageError, print_notices, tell_notice
 from kvchat.config.option import OptionKind, UnfitError, fitted, from_text, json_table
@@ -45,8 +46,7 @@ from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import DocumentError, FileUnreadableError
 from kvchat.documents.reading.decoding import read_as
 from kvchat.paths import PathError, read_once
-from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
-from kvchat.prompt.compaction import turns_of
+from kvchat.prompt.citations import guess_in, with_guess
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, has_end_only, tools_of
@@ -344,7 +344,6 @@ def _say(text: str) -> None:
         print(f"kvchat: {text}", file=sys.stderr, flush=True)
 
 
-FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
 FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; Ctrl+C gives up."
@@ -726,62 +725,3 @@ async def _sent(
         await sending
     finally:
         forget()
-
-
-def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:
-    """What its turn has from documents: where each is from, by the number that the answer cites."""
-    return {number: name_of(block) for number, block in sources(_turn(conversation, answer)).items()}
-
-
-def _turn(conversation: OpenConversation, answer: Node) -> list[Node]:
-    """The question of an answer, with what came of it, to that answer."""
-    return turns_of(conversation.tree.path(answer.id))[-1]
-
-
-def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]:
-    """The object of `--json`: what was said and what it cost. Figures that are not known are null."""
-    figures = answer.figures
-    return {
-        "conversation": conversation.id,
-        "message_ids": {"user": _turn(conversation, answer)[0].id, "assistant": answer.id},
-        "model": answer.model,
-        "text": answer.text,
-        "reasoning": answer.message.reasoning or None,
-        "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
-        "calls": [
-            {"tool": call.name, "arguments": call.arguments}
-            for node in _turn(conversation, answer)
-            if node.role is Role.TOOL
-            for call in node.message.calls
-        ],
-        "finish_reason": FINISH.get(answer.state, str(answer.state)),
-        "note": note_sentence(answer.note) or None,
-        "note_kind": answer.note.kind if answer.note else None,
-        "prompt_tokens": figures and figures.prompt_tokens,
-        "cached_tokens": figures and figures.cached_tokens,
-        "estimated": bool(figures and figures.estimated),
-        "evaluated_tokens": figures and figures.evaluated_tokens,
-        "new_tokens": figures and figures.new_tokens,
-        "wasted_tokens": figures and figures.wasted_tokens,
-        "reuse": figures and figures.reuse,
-        "hit_ratio": figures and figures.hit_ratio,
-        "ttft_ms": figures and figures.ttft_ms,
-        "prompt_ms": figures and figures.prompt_ms,
-        "predicted_tokens": figures and figures.predicted_tokens,
-        "predicted_ms": figures and figures.predicted_ms,
-        "context_size": figures and figures.context_size,
-        "turn": _sums(_turn(conversation, answer)),
-    }
-
-
-SUMMED = ("prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens", "predicted_tokens")
-
-
-def _sums(turn: Sequence[Node]) -> Mapping[str, int | None]:
-    """How many requests a turn took, and the sums of their figures; one that is not known of each is null."""
-    steps = [node.figures for node in turn if node.role is Role.ASSISTANT and node.figures is not None]
-    sums: dict[str, int | None] = {"requests": len(steps)}
-    for name in SUMMED:
-        known = [value for step in steps if (value := getattr(step, name)) is not None]
-        sums[name] = sum(known) if len(known) == len(steps) else None
-    return sums

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from kvchat.mcp.configured import McpError, McpRefusedError
-from kvchat.mcp.messages import Message, Progress, progress_of, words_of
+from kvchat.mcp.messages import CallProgress, Message, progress_of, words_of
 
 MODERN, INITIALIZE = "2026-07-28", "2025-06-18"
 """The revisions; the second is asked for, whichever older one a server then speaks."""
@@ -95,7 +95,7 @@ class McpClient:
         return found
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], progressed: Callable[[Progress], None] | None = None
+        self, name: str, arguments: Mapping[str, Any], progressed: Callable[[CallProgress], None] | None = None
     ) -> Any:
         """The result of a call, as JSON has it. Raises McpError. It is asked for a second time only where the server
         said that it knows nothing of the connection. `progressed`: called with how far the server is."""
@@ -105,7 +105,7 @@ class McpClient:
         await self._transport.aclose()
 
     async def _asked(
-        self, method: str, params: Mapping[str, Any], progressed: Callable[[Progress], None] | None = None
+        self, method: str, params: Mapping[str, Any], progressed: Callable[[CallProgress], None] | None = None
     ) -> Any:
         lost: ConnectionLostError | None = None
         for _ in range(2):
@@ -148,7 +148,7 @@ class McpClient:
         method: str,
         params: Mapping[str, Any],
         form: Form,
-        progressed: Callable[[Progress], None] | None = None,
+        progressed: Callable[[CallProgress], None] | None = None,
     ) -> Any:
         id = next(self._ids)
         meta: dict[str, Any] = {} if progressed is None else {"progressToken": id}

@@ -41,7 +41,7 @@ _UNKNOWN_SESSION = compiled_later(
 )
 
 
-class Progress(Struct, frozen=True):
+class CallProgress(Struct, frozen=True):
     """How far a server is with a request."""
 
     done: float
@@ -91,7 +91,7 @@ def reply_to(request: Message) -> Message:
     return {"jsonrpc": "2.0", "id": request["id"], "error": error}
 
 
-def progress_of(message: Message, id: int) -> Progress | None:
+def progress_of(message: Message, id: int) -> CallProgress | None:
     """The progress of a request that a notification tells of; None: it is none."""
     given = message.get("params")
     if message.get("method") != "notifications/progress" or not isinstance(given, dict):
@@ -100,7 +100,9 @@ def progress_of(message: Message, id: int) -> Progress | None:
         return None
     words = given.get("message")
     total = _finite(given.get("total"))
-    return Progress(_finite(given.get("progress")) or 0.0, total, one_line(words, 80) if isinstance(words, str) else "")
+    return CallProgress(
+        _finite(given.get("progress")) or 0.0, total, one_line(words, 80) if isinstance(words, str) else ""
+    )
 
 
 def _finite(value: object) -> float | None:

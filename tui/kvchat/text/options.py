@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.report import Beginning
+from kvchat.cache.report import TrunkBeginning
 from kvchat.prompt.request import Reserved, reserved
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
@@ -45,7 +45,7 @@ def warning_sentence(warning: PrefixWarning) -> str:
 _NAMED = 3
 
 
-def beginning_words(beginning: Beginning) -> str:
+def beginning_words(beginning: TrunkBeginning) -> str:
     """What a conversation begins with: `trunk handbook (setup.md, care.md, …)`, or its files where the trunk has gone
     on without it: `3 files (setup.md, care.md, …)`."""
     files = beginning.files

@@ -11,7 +11,7 @@ from kvchat.cache.accounting import TurnFigures, misses, totals
 from kvchat.cache.causes.cause import Cause, Finding
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.report import Beginning, CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
+from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TrunkBeginning, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
@@ -72,10 +72,10 @@ class CacheReports:
             warnings=lint(instructions_of(path[0].text)) if path else (),
         )
 
-    def beginning(self, path: Sequence[Node]) -> Beginning | None:
+    def beginning(self, path: Sequence[Node]) -> TrunkBeginning | None:
         """The files that a branch begins with, and the trunk that they are of. Raises StoreError."""
         files = tuple(name_of(block) for block in path[0].message.blocks if block.ref) if path else ()
-        return Beginning(self._core.store.kept.trunk_at(path[0].id), files) if files else None
+        return TrunkBeginning(self._core.store.kept.trunk_at(path[0].id), files) if files else None
 
     def holdings(self, id: str) -> Holdings:
         """What changes while an open conversation is looked at. The store is not asked."""

@@ -35,7 +35,7 @@ from kvchat.values import decode, encode
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.mcp.client import McpClient
-    from kvchat.mcp.messages import Progress
+    from kvchat.mcp.messages import CallProgress
 
 STARTS_S = 60.0
 """Seconds that a server may take to start and to list its tools: some fetch themselves first."""
@@ -281,7 +281,7 @@ class McpServers:
         ends = loop.time() + max(LONGEST_CALL_S, seconds)
         async with asyncio.timeout(seconds) as limit:
 
-            def progressed(progress: Progress) -> None:
+            def progressed(progress: CallProgress) -> None:
                 limit.reschedule(min(ends, loop.time() + seconds))
                 self._show(conversation, progress.sentence)
 

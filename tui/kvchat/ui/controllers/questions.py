@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Question:
+class WaitingQuestion:
     """A question that waits for the user. `make` gives its screen; it belongs to a conversation."""
 
     def __init__(self, make: Callable[[], ConfirmScreen[Any]], conversation: str, *, stays: bool) -> None:
@@ -56,17 +56,21 @@ class Questions:
         self.workspace = workspace
         self._composer = composer
         self._line = line
-        self._all: list[Question] = []
+        self._all: list[WaitingQuestion] = []
         self.typed_at = 0.0
         """Monotonic seconds of the last key."""
         self._timer: Timer | None = None
 
     async def ask(
-        self, make: Callable[[], ConfirmScreen[T]], *, stays: bool = False, on: Callable[[Question], None] | None = None
+        self,
+        make: Callable[[], ConfirmScreen[T]],
+        *,
+        stays: bool = False,
+        on: Callable[[WaitingQuestion], None] | None = None,
     ) -> T | None:
         """Ask the user in the open conversation; None: they gave no answer. `stays`: it is asked again when the user
         comes back to the conversation; else leaving that is no answer. `on` gets the question. Only in a worker."""
-        question = Question(make, self.workspace.open_id, stays=stays)
+        question = WaitingQuestion(make, self.workspace.open_id, stays=stays)
         self._all.append(question)
         if on is not None:
             on(question)
@@ -79,7 +83,7 @@ class Questions:
         return answer
 
     @property
-    def first(self) -> Question | None:
+    def first(self) -> WaitingQuestion | None:
         """The one that is next in the open conversation."""
         here = self.workspace.open_id
         return next((one for one in self._all if one.conversation == here and not one.answer.done()), None)
@@ -149,7 +153,7 @@ class Questions:
         return True
 
     @in_worker("question")
-    async def _open(self, question: Question, *, is_meant: bool = False) -> None:
+    async def _open(self, question: WaitingQuestion, *, is_meant: bool = False) -> None:
         if question.screen is not None or question.answer.done():
             return
         screen = question.make()

@@ -26,7 +26,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
-    from kvchat.ui.controllers.questions import Question
+    from kvchat.ui.controllers.questions import WaitingQuestion
 
 
 class ToolController:
@@ -36,7 +36,7 @@ class ToolController:
         self.workspace = workspace
         self._service = service
         self._costs = costs
-        self._asked: dict[str, Question] = {}
+        self._asked: dict[str, WaitingQuestion] = {}
         """By conversation: the question about its call."""
 
     @in_worker("dialog")

@@ -29,7 +29,7 @@ class QuestionWords(VerticalScroll, can_focus=False):
     """The lines of a question, as many as there is room for above its answers."""
 
 
-class Draft(Protocol):
+class DraftBehind(Protocol):
     """What the user writes behind a question that opened by itself."""
 
     @property
@@ -69,7 +69,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         """Monotonic seconds at which the answers were first drawn: what was typed before did not mean them."""
         self._drawn_in = Size(0, 0)
         """The terminal's size when the answers were drawn last."""
-        self._draft: Draft | None = None
+        self._draft: DraftBehind | None = None
         """Takes what is typed here and is no answer."""
         self._is_meant = True
         """Whether the user asked for it, or went to it."""
@@ -84,11 +84,11 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         self.has_stepped_back = False
         """Whether the user went on writing instead of answering."""
 
-    def open_over(self, draft: Draft, *, is_meant: bool) -> None:
+    def open_over(self, draft: DraftBehind, *, is_meant: bool) -> None:
         """The user did not ask for it. `is_meant`: they went to it."""
         self._draft, self._is_meant, self._takes_letters = draft, is_meant, is_meant
 
-    def open_for(self, draft: Draft) -> None:
+    def open_for(self, draft: DraftBehind) -> None:
         """The user asked for it, if the key was not the beginning of a word."""
         self._draft, self._takes_letters = draft, False
 
@@ -167,7 +167,8 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         row = found.region.y + index - self.rows.scroll_offset.y
         draft = None if self._is_meant else self._draft
         is_writing = draft is not None and (draft.is_written or not self._is_quiet)
-        is_seen = self._drawn_in == self.app.size and found.visible_region.contains(found.region.x, row)
+        is_drawn = self._drawn_in == self.app.size and row < self.app.size.height  # the layout may come later
+        is_seen = is_drawn and found.visible_region.contains(found.region.x, row)
         return is_seen and not is_writing
 
     def _write(self, text: str, *, is_pasted: bool = False) -> None:
