@@ -13,6 +13,7 @@ from patient import URL, OpenPatient, Patient, an_info
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, SlotCount, Trouble, failure
+from kvchat.chat.events import EventBus
 from kvchat.cli import doctor as doctor_command
 from kvchat.cli.doctor import doctor
 from kvchat.config import ServerSettings, Settings
@@ -43,6 +44,7 @@ class Service:
         snapshot_folder: Path | None = None,
     ) -> None:
         self.settings = settings or Settings()
+        self.events = EventBus()
         self.servers = Servers(server or Patient(), snapshot_folder)
 
 

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServerChanged, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, HeadAwaited, ServerChanged, ServiceEvent
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
@@ -39,7 +39,15 @@ from kvchat.cli import choosing_options
 from kvchat.cli.ask_consent import agree_to_programs, allow_calls, ask_about_calls, prepared
 from kvchat.cli.ask_report import given, report
 from kvchat.cli.plain_output import Printer, width_of
-from kvchat.cli.session import CommandError, NotInTimeError, Session, UsageError, print_notices, tell_notice
+from kvchat.cli.session import (
+    CommandError,
+    NotInTimeError,
+    Session,
+    UsageError,
+    print_notices,
+    tell_fallback,
+    tell_notice,
+)
 from kvchat.config.option import OptionKind, UnfitError, fitted, from_text, json_table
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
@@ -55,7 +63,6 @@ from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.options import changed_words, reserved_words
-from kvchat.text.servers import fallback_words
 from kvchat.text.tools import shown_call
 
 if TYPE_CHECKING:
@@ -373,7 +380,7 @@ async def ask(
     begins with. Raises ChatError, CommandError and StoreError."""
     if asked is not None:
         asked = replace(asked, text=filled(persona.first_message, asked.text), calls=not args.no_tools)
-    service.events.subscribe(_tell_fallback)
+    service.events.subscribe(tell_fallback)
     service.servers.is_brief, service.servers.links.wait_seconds = True, args.wait
     service.events.subscribe(_Waits(service))
     await allow_calls(service, args.allow)
@@ -567,11 +574,6 @@ class _Waits:
         if words not in self._told:
             self._told.add(words)
             _say(words)
-
-
-def _tell_fallback(event: ServiceEvent) -> None:
-    if isinstance(event, FallbackChosen):
-        print(f"kvchat: {fallback_words(event.off, event.used)}", file=sys.stderr)
 
 
 def _code(answer: Node) -> str:

@@ -20,7 +20,7 @@ from kvchat.backends.http.endpoint import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.server.connection import server_options
 from kvchat.cli.plain_output import Printer
-from kvchat.cli.session import Session, UsageError
+from kvchat.cli.session import Session, UsageError, tell_fallback
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import DoctorReport, Examination, unexamined
@@ -66,6 +66,7 @@ async def doctor(service: ChatService, args: argparse.Namespace) -> int:
 
 async def _made(service: ChatService, args: argparse.Namespace) -> DoctorReport:
     server = _server(service.settings, args.url, args.api_key_env) if args.url else None
+    service.events.subscribe(tell_fallback)
     try:
         backend = await (_connected(server) if server is not None else service.servers.backend())
     except BackendError as error:

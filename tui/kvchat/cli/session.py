@@ -224,6 +224,15 @@ def tell_notice(event: ServiceEvent) -> None:
         print_notices([event.text])
 
 
+def tell_fallback(event: ServiceEvent) -> None:
+    """The server that stands in for the one used last, on standard error."""
+    from kvchat.chat.events import FallbackChosen
+    from kvchat.text.servers import fallback_words
+
+    if isinstance(event, FallbackChosen):
+        print_notices([fallback_words(event.off, event.used)])
+
+
 def tag(text: str) -> str:
     """An argument that is a tag."""
     from kvchat.prompt.tags import TagError, tag_name

@@ -240,22 +240,22 @@ class Servers(ConversationObserver):
         link = self.link(id)
         return link.leads_to(self.first()) or self.consent.may_meet(link, id or self._conversations.looked_at)
 
-    async def backend(self) -> Backend:
-        """The server of the conversation that is looked at, connected. Raises BackendError."""
-        return await self.link().connector.ready()
+    async def backend(self, id: str = "", *, name: str = "") -> Backend:
+        """The server of a conversation, or the one of this name, connected; without both that of the next new
+        conversation, which begins elsewhere while the server used last is off. Raises BackendError."""
+        try:
+            return await (self.links.at(name) if name else self.link(id)).connector.ready()
+        except BackendError:
+            if name or (looking := self._fall_back(id)) is None:
+                raise
+            await looking
+            return await self.link(id).connector.ready()
 
     async def reach(self, id: str = "", *, name: str = "") -> ServerInfo:
-        """The server of a conversation, or the one of this name, connected; it has the conversation's model, and words
-        may go there. Without both: that of the next new conversation, which begins elsewhere while the server used last
-        is off. Raises ChatError: then nothing was stored or sent."""
+        """`backend`, which has the conversation's model, and where words may go. Raises ChatError: then nothing was
+        stored or sent."""
         try:
-            try:
-                backend = await (self.links.at(name) if name else self.link(id)).connector.ready()
-            except BackendError:
-                if name or (looking := self._fall_back(id)) is None:
-                    raise
-                await looking
-                backend = await self.link(id).connector.ready()
+            backend = await self.backend(id, name=name)
             if (conversation := self._conversations.get(id)) is not None:
                 self.model_of(conversation, backend.info)
         except BackendError as error:
