@@ -53,6 +53,7 @@ async def test_the_newest_conversation_is_told_without_a_server(run: Any, talk: 
     assert not any(line.startswith("turn 2: ") for line in lines)
     facts = {line[:14].strip(): line[14:] for line in lines}
     assert "476 cached" in facts["conversation"] and "476 cached" in facts["last 7 days"]
+    assert facts["reuse"] == "cached share of what was sent before; new text does not count"
     assert facts["slots"] == "contents unknown"
     assert facts["planner"] == "unknown"
 

@@ -84,6 +84,7 @@ async def test_the_week_fits_a_terminal_and_has_a_line_for_each_day(run: Any, we
     assert days[6][-2:] == ["0", "s"], "a stopped turn saves nothing"
     assert len({line.index("%") for line in lines[head + 1 :] if "%" in line}) == 1
     facts = {line[:12].strip(): line[12:] for line in lines[head + 9 :]}
+    assert facts["reuse"] == "cached share of what was sent before; new text does not count"
     assert facts["waste"].split("  ") == ["server restarted", "1 answer", "900 tokens"]
     assert facts["TTFT"] == "0.50 s (median)" and facts["warm-up"] == "640 tokens in 1 request, 1.2 s"
     assert facts["unknown"] == "1 of 5 answers: too little reported" and TITLE not in done.out

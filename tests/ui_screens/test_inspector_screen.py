@@ -240,6 +240,7 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
     for words in (
         "4,500 1,323 77 % 13.5 s",
         "48,201",
+        "reuse cached share of what was sent before; new text does not count",
         "wasted by another client: 1 answer, 1,323 tokens",
         "7 days server restarted: 2 answers, 3,100 tokens; another",
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",

@@ -38,6 +38,7 @@ from kvchat.text.cache import (
 from kvchat.text.format import duration, speed
 from kvchat.text.options import beginning_words, warning_sentence
 from kvchat.text.snapshots import kept_words, room_words
+from kvchat.text.stats import REUSE
 
 LABEL = 14
 COLUMNS = (
@@ -135,6 +136,8 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:
             yield "  side work", side_request_words(ledger.memory)
+    if report.week.totals.reuse is not None:
+        yield "  reuse", REUSE
     yield "planner", "unknown" if report.states is None else plan_words(report.plan)
     yield "speed", speed_words(report.speed)
     for state in report.states or ():

@@ -18,6 +18,7 @@ from kvchat.commands.command import CommandResult, TableColumn, TextTable
 from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
+    REUSE,
     days_words,
     headline,
     nothing,
@@ -167,6 +168,8 @@ def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
     for index, (cause, turns, tokens) in enumerate(causes):
         words = f"{cause:<{widths[0]}}  {turns:>{widths[1]}}  {tokens:>{widths[2]}}"
         yield "" if index else "waste", words.rstrip()
+    if stats.totals.reuse is not None:
+        yield "reuse", REUSE
     if stats.totals.seconds_saved:
         yield "saved", "compared with prefilling each prompt from its start"
     yield "TTFT", "not measured" if stats.ttft_ms is None else f"{duration(stats.ttft_ms / 1000)} (median)"

@@ -16,6 +16,10 @@ LEGEND = "tokens cached", "new", "wasted"
 """What becomes of the tokens of prompts, in the order of the bars."""
 
 
+REUSE = "cached share of what was sent before; new text does not count"
+"""What the figure is: C / (P - N), beside the share of a whole prompt that an answer's title has."""
+
+
 def days_words(days: int) -> str:
     """`last 7 days`, `today`."""
     return f"last {days} days" if days > 1 else "today"

@@ -48,6 +48,7 @@ from kvchat.text.format import KEPT_MARK, UNKNOWN, count, counted, duration, per
 from kvchat.text.options import beginning_words, warning_sentence
 from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
+from kvchat.text.stats import REUSE
 from kvchat.ui.bindings import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -365,6 +366,8 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         yield content((f"{name:<{LABEL}}", MUTED)) + totals_line(ledger, width - LABEL)
     if report.days:
         yield from days_lines(report.days)
+    if report.week.totals.reuse is not None:
+        yield from _told("reuse", REUSE, width)
     for name, ledger in ((WASTED_BY, report.here), ("  7 days", report.week)):
         yield from _told(name, misses(ledger), width)
     yield from _told(
