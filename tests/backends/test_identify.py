@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 from backend_kit import Heard, a_turn, hurried
 
 from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
-from toyserver import ToyServer, drop, error, hang, loading, raw, reply
+from toyserver import ToyServer, Visit, drop, error, hang, loading, raw, reply
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
 
@@ -175,3 +177,33 @@ def test_importing_the_interface_imports_no_http_client() -> None:
         "assert not {'httpx', 'httpcore', 'anyio'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("processes", "are_several"), [(("one",), False), (("one", "two"), True)])
+async def test_one_look_finds_out_whether_servers_of_this_machine_take_turns(
+    processes: tuple[str, ...], are_several: bool
+) -> None:
+    async with ToyServer() as server:
+        names = cycle(processes)
+
+        async def props(visit: Visit) -> None:
+            await reply(200, {"media_marker": next(names), "total_slots": 1}, server="llama.cpp")(visit)
+
+        server.on("/props", props)
+        backend = await connect(server.url)
+        assert isinstance(backend, LlamaCppBackend)
+        before = len(server.visits)
+        await backend.look_for_replicas()
+        assert backend.info.replicas is are_several
+        assert [visit.path for visit in server.visits[before:]] == ["/props"]
+
+
+async def test_who_answered_just_before_is_one_of_them() -> None:
+    async with ToyServer() as server:
+        server.on("/props", reply(200, {"media_marker": "two", "total_slots": 1}, server="llama.cpp"))
+        backend = await connect(server.url)
+        assert isinstance(backend, LlamaCppBackend)
+        await backend.look_for_replicas("two")
+        assert not backend.info.replicas, "it was started again"
+        await backend.look_for_replicas("one")
+        assert backend.info.replicas

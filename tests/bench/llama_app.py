@@ -106,7 +106,6 @@ def own_folders() -> Iterator[Path]:
             },
         ),
         patch("kvchat.backends.kinds.ports", lambda: ()),
-        patch("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1),
         patch("kvchat.documents.indexing.process.indexed", indexing_here.indexed),
     ):
         folder = Path(made)

@@ -66,7 +66,6 @@ def service(make: Maker, server: ToyServer) -> ChatService:
 def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that happen to run on this machine are no test's business; a test's own are waited for."""
     monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: ())
-    monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)  # a toy has no replicas to find
     monkeypatch.setattr("kvchat.backends.discovery.discover", partial(discover, within=5.0))
 
 

@@ -34,9 +34,8 @@ Run = Callable[..., Awaitable[Done]]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The options are put together once, and a toy has no replicas to find."""
+    """The options are put together once."""
     monkeypatch.setattr("kvchat.cli.parser", lambda arguments=None: WHOLE())
-    monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)
 
 
 @pytest.fixture

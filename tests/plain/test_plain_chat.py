@@ -22,11 +22,6 @@ GLYPHS = re.compile("[\u2500-\u259f\u2800-\u28ff\x00-\x08\x0b-\x1f\u25a0-\u25ff]
 """Boxes, blocks, braille, circles and controls."""
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)
-
-
 async def test_an_answer_and_a_line_of_figures() -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Twenty", "-six.", prompt=1240, cached=1204), tokens("Yes.", prompt=1300, cached=1241))

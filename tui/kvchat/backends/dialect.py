@@ -662,8 +662,9 @@ class PromptShower(Protocol):
 class Replicated(Protocol):
     """A backend whose address several servers may share."""
 
-    async def look_for_replicas(self) -> None:
-        """Find out whether they do, by a handful of small requests: `info.replicas`."""
+    async def look_for_replicas(self, met: str = "") -> None:
+        """Find out whether they do, by a handful of small requests: `info.replicas`. `met`: the process that answered
+        just before it was described, as of `ServerState.process`."""
 
 
 @runtime_checkable

@@ -176,7 +176,10 @@ ECHOING_SINCE = 9713
 STATE_S = 1.0
 """How long who has just answered is taken for who answers."""
 PROCESS_LOOKS = 10
-"""Of two servers behind a router both are met with a chance of 511 in 512."""
+"""Of two servers behind a router both are met with a chance of 1,023 in 1,024."""
+LOOPBACK_LOOKS = 1
+"""The same on this machine, where a server is nearly always alone, and the looks before later turns meet another one,
+too."""
 LOOK_S = 2.0
 """After the first answer of a model: how long it may take to ask what that model has."""
 
@@ -193,6 +196,8 @@ class LlamaCppBackend(HttpBackend):
     _state: ServerState | None = None
     """Who answered when the server was described: the next `server_state` returns it, once and within STATE_S."""
     _state_until = 0.0
+    _process = ""
+    """The process that answered when the server was described."""
     _routed: Model | None = None
     """The model in use on a router; None on a server with one model."""
 
@@ -216,8 +221,9 @@ class LlamaCppBackend(HttpBackend):
         self._template = template if isinstance(template, str) else ""
         try:
             self._state, self._state_until = state_in(props), self._clock.now() + STATE_S
+            self._process = self._state.process
         except PayloadError:
-            self._state = None
+            self._state, self._process = None, ""
 
     async def template_text(self) -> str:
         """As of `TemplateText`."""
@@ -230,12 +236,14 @@ class LlamaCppBackend(HttpBackend):
         self._info = replace(self._info, replicas=False, unknown=())
         return await super().identify()
 
-    async def look_for_replicas(self) -> None:
+    async def look_for_replicas(self, met: str = "") -> None:
         """As of `Replicated`. A router would not send as many sessions as are asked for here all to the same one."""
         if self._info.embedded or self._endpoint.is_cloud or self._routed is not None:
             return
-        looks = await asyncio.gather(*(self._process_of(uuid4().hex) for _ in range(PROCESS_LOOKS)))
-        if len({process for process in looks if process}) > 1:
+        is_here = self._endpoint.place.host_class is HostClass.LOOPBACK
+        looks = LOOPBACK_LOOKS if is_here else PROCESS_LOOKS
+        found = await asyncio.gather(*(self._process_of(uuid4().hex) for _ in range(looks)))
+        if len({process for process in (met, self._process, *found) if process}) > 1:
             unknown = (*self._info.unknown, "slots")
             self._info = replace(self._info, replicas=True, slots=None, unknown=unknown)
 

@@ -6,11 +6,13 @@ those of a prompt with images, whose tokens only the server knows.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,6 +73,8 @@ class PromptTokens:
         """The text before and behind the next question's, of the prefixes that were read last."""
         self._kept = 0
         """Tokens in these two."""
+        self._reading: WeakValueDictionary[PrefixKey, asyncio.Lock] = WeakValueDictionary()
+        """By prefix that is asked for now: who else wants it waits, and asks for nothing."""
         self._seams = Seams(access)
         self._works = True
         self._slow = 0
@@ -97,9 +101,15 @@ class PromptTokens:
         """The token ids with which every prompt begins that goes on after `turn`'s messages, with a question that
         starts with `begun` or what follows a call; None where the server does not tell."""
         key = _key(turn, begun)
-        if (found := self._prefixes.get(key)) is not None:
-            self._prefixes.move_to_end(key)
-            return found.tokens
+        lock = self._reading.setdefault(key, asyncio.Lock())
+        async with lock:
+            if (found := self._prefixes.get(key)) is not None:
+                self._prefixes.move_to_end(key)
+                return found.tokens
+            return await self._read(turn, begun, key)
+
+    async def _read(self, turn: ChatTurn, begun: str, key: PrefixKey) -> Tokens | None:
+        """As of `prefix`, asked for."""
         if not self._works or turn.has_images:
             return None
         following = _following(turn.wires, begun + MARK).wire()

@@ -205,7 +205,7 @@ class CacheTracker:
                 known = link.cache
                 if known is not None and known.server is backend.info and _who(state) != _who(known.slots.state):
                     await backend.identify()
-                    await self._told_apart(backend)
+                    await self._told_apart(backend, state.process)
                     if backend.info == known.server:
                         known.server = backend.info  # the same server, started again
                     self._ground.events.tell(ServerChanged())
@@ -219,9 +219,10 @@ class CacheTracker:
         note = note_in(self._ground.setting(notes_key(info)))
         return not self._servers.is_brief or (note is not None and note.process not in ("", state.process))
 
-    async def _told_apart(self, backend: Backend) -> None:
+    async def _told_apart(self, backend: Backend, met: str = "") -> None:
+        """As of `Replicated`."""
         if isinstance(backend, Replicated):
-            await backend.look_for_replicas()
+            await backend.look_for_replicas(met)
             if backend.info.replicas:
                 self._ground.events.tell(ServerChanged())
 
