@@ -15,6 +15,7 @@ from retrieval_kit import asked, documents_service, indexed, written
 
 from kvchat.chat.background.worker import Worker
 from kvchat.chat.errors import ChatError
+from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
@@ -246,6 +247,48 @@ async def test_a_place_that_is_just_being_indexed_says_so(service, tmp_path):
     found = await service.retrieval.retrieve(id_of(service), f"@notes {LAMP}")
     del service.documents._indexing["notes"]
     assert "notes is still being indexed" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("@handbook zebra xylophone quokka", "Nothing new found in @handbook."),
+        ("@handbook/tower/ zebra xylophone quokka", "Nothing new found in @handbook/tower."),
+        ("@handbook/tower/ @handbook/cellar/ zebra?", "Nothing new found in @handbook/tower or @handbook/cellar."),
+        ("@handbook", "Nothing to look for in @handbook: write a question with it."),
+        (f"@handbook {LAMP}", ""),
+        ("No @mention of it", ""),
+    ],
+)
+async def test_a_mention_that_brings_nothing_says_so(service, text, words):
+    told = []
+    service.events.subscribe(lambda event: told.append(event.text) if isinstance(event, Noticed) else None)
+    found = await service.retrieval.retrieve(id_of(service), text)
+    assert (found.nothing, found.problems) == (words, ())
+    question = await asked(service, id_of(service), text)
+    assert told == ([words] if words else []), "it is sent all the same"
+    assert question.text == text
+
+
+async def test_a_mention_of_what_the_branch_has_says_so(service, secret):
+    told = []
+    service.events.subscribe(lambda event: told.append(event.text) if isinstance(event, Noticed) else None)
+    id = id_of(service)
+    secret.rename(secret.with_name("plan.txt"))
+    assert files(await asked(service, id, "@plan.txt What is it?")) and not told
+    assert not files(await asked(service, id, "@plan.txt Once more?"))
+    assert told == ["plan.txt is in this conversation already and has not changed since."]
+    assert await asked(service, id, f"@handbook {LAMP}") and await asked(service, id, f"@handbook {LAMP}")
+    assert told[1:] == ["Nothing new found in @handbook."]
+    secret.with_name("plan.txt").write_text("the plan is 5678\n")
+    assert files(await asked(service, id, "@plan.txt And now?")) and len(told) == 2
+
+
+async def test_ask_says_that_a_mention_brings_nothing(service, capsys):
+    arguments = parser(["ask"]).parse_args(["ask", "@handbook zebra?"])
+    arguments.continue_, arguments.conversation, arguments.trunk = False, None, ""
+    assert await ask(service, arguments, Question("@handbook zebra?")) == 0
+    assert "kvchat: Nothing new found in @handbook.\n" in capsys.readouterr().err
 
 
 async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents(service, tmp_path):

@@ -77,6 +77,22 @@ async def test_what_is_found_is_shown_and_sent_and_the_line_is_empty_again(drive
         assert line(app) == "" and "tokens" not in app.lines[app.chat.composer.region.bottom - 1]
 
 
+async def test_a_mention_that_brings_nothing_is_told_over_the_text_or_as_it_is_sent(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reading(drive, tmp_path) as app:
+        await app.write("@handbook zebra quokka?")
+        await shows(app, "Nothing new found in @handbook.")
+        app.chat.composer.replace_text("")
+        await app.until(lambda: line(app) == "")
+        monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
+        await app.write("@handbook zebra xylophone?")
+        await app.press("enter")
+        await app.until(lambda: "Nothing new found in @handbook." in app.notices)
+        await app.settled()
+        assert app.shown[0] == "@handbook zebra xylophone?" and sent(app, PASSAGE) == []
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_nothing_moves_when_passages_come_and_go(drive: Drive, tmp_path: Path, size: tuple[int, int]) -> None:
     async with reading(drive, tmp_path, "always", size=size) as app:

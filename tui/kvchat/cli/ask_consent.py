@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServiceEvent, ToolAsked
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
-from kvchat.cli.session import CommandError, UsageError
+from kvchat.cli.session import CommandError, UsageError, print_notices
 from kvchat.sanitize import clean
 from kvchat.text.tools import STARTS, ask_words, code_lines, decided, letters, program_lines, yes_or_no
 
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
-    """The question when all that it needs is there: the user's word on files from outside. Raises ChatError and
-    CommandError."""
+    """The question with what goes with it, when all that it needs is there: the user's word on files from outside.
+    Raises ChatError and CommandError."""
     mentions = question.meant is not NOTHING and "@" in question.text
     if not mentions:
         return question
-    found = await service.retrieval.retrieve(conversation.id, question.text, search=False, meant=question.meant)
+    found = await service.retrieval.retrieve(conversation.id, question.text, meant=question.meant)
+    if found.problems:
+        raise ChatError.of(found.problems[0])
+    if found.nothing:
+        print_notices([found.nothing])
+    question = replace(question, passages=found.picked(question), files=found.files)
     if not found.outside:
         return question
     error = OutsideError(found.outside)

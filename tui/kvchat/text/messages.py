@@ -4,6 +4,7 @@ for while its answer does not come, and what is sent to go on with a cut one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.queued import HoldKind
@@ -34,6 +35,14 @@ def held_reason(kind: HoldKind) -> str:
 def queued_words(messages: int) -> str:
     """How many messages wait, in lists: `2 queued`."""
     return f"{messages:,} queued"
+
+
+def nothing_found(places: Sequence[str], *, is_blank: bool) -> str:
+    """That nothing of the mentioned places goes with a question. `is_blank`: it says nothing else."""
+    named = " or ".join(f"@{one_line(place, 60)}" for place in places)
+    if is_blank:
+        return f"Nothing to look for in {named}: write a question with it."
+    return f"Nothing new found in {named}."
 
 
 def held_words(kind: HoldKind, send: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
+from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import (
     ALL,
@@ -34,7 +36,9 @@ from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, PASSAGE, TIME, Cont
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.prompt.drafts import PASTE, chips_of, label_of
 from kvchat.prompt.message import Node
+from kvchat.sanitize import one_line
 from kvchat.store import StoreError
+from kvchat.text.messages import nothing_found
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
@@ -70,6 +74,8 @@ class RetrievalResult(Struct, frozen=True):
     """Where in the text those stand that could be."""
     pasted: tuple[str, ...] = ()
     """What it would mention if the user had typed it: plain text."""
+    nothing: str = ""
+    """A sentence where a mention brings nothing: what it names has nothing new."""
 
     def picked(self, question: Question) -> tuple[ContextBlock, ...]:
         """The passages that go with a question, as the user decided about them."""
@@ -138,7 +144,7 @@ class Retrieval:
             return replace(found, pasted=pasted)
         try:
             async with asyncio.timeout(SEARCH_S):
-                plan, _ = await self._plan(conversation, text, (), chosen, path)
+                plan, _, _ = await self._plan(conversation, text, (), chosen, path)
                 passages = await self._passages_for(id, plan, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("the documents were not searched: %s", error or "it took too long")
@@ -183,7 +189,7 @@ class Retrieval:
         id = conversation.id
         try:
             async with asyncio.timeout(READ_S):
-                plan, from_outside = await self._plan(conversation, text, mentions, chosen, path)
+                plan, from_outside, known = await self._plan(conversation, text, mentions, chosen, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("a mention was not followed: %s", error or "it took too long")
             return RetrievalResult(problems=(ChatProblem.NOT_SEARCHED,))
@@ -205,7 +211,11 @@ class Retrieval:
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
         taken = plan.named or conversation.record.retrieval == ALWAYS
-        return RetrievalResult(passages, taken, plan.files, from_outside, problems, plan.mentions)
+        nothing = known
+        if search and plan.named and plan.scopes and not passages and not problems:
+            places = [one.removeprefix("docs/").rstrip("/") for one in plan.scopes]
+            nothing = nothing_found(places, is_blank=not plan.query)
+        return RetrievalResult(passages, taken, plan.files, from_outside, problems, plan.mentions, nothing=nothing)
 
     async def _plan(
         self,
@@ -214,20 +224,24 @@ class Retrieval:
         mentions: Sequence[WrittenMention],
         chosen: Sequence[str],
         path: Sequence[Node],
-    ) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
-        """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
-        the collections to search in, where it mentions none. Raises ChatError and StoreError."""
+    ) -> tuple[RetrievalPlan, tuple[OutsideFile, ...], str]:
+        """What the text mentions, of files what the branch does not have yet, which of these are from outside, and a
+        sentence where it has one already; or the collections to search in, where it mentions none. Raises ChatError and
+        StoreError."""
         window = self._core.servers.window(conversation.id) or UNKNOWN_WINDOW
         most = window * self._core.settings.documents.attach_percent // 100 * 4
         roots, indexing = [root for _, root in self._documents.roots()], frozenset(self._documents.indexing)
         given = _given(conversation)
 
-        def look(library: Library | None) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
+        def look(library: Library | None) -> tuple[RetrievalPlan, tuple[OutsideFile, ...], str]:
             from kvchat.documents.retrieval_plan import plan_retrieval
 
             plan = plan_retrieval(library, text, mentions, chosen, most, indexing, self._keep)
-            plan = replace(plan, files=unsaid(path, plan.files))
-            return plan, outside(plan.files, roots, given)
+            new = unsaid(path, plan.files)
+            left = {os.path.realpath(path_of(block)) for block in new}
+            known = next((block.source for block in plan.files if os.path.realpath(path_of(block)) not in left), "")
+            unchanged = ChatProblem.UNCHANGED.format(file=one_line(known, 60)) if known else ""
+            return replace(plan, files=new), outside(new, roots, given), unchanged
 
         return await self._documents.look_up(look)
 
@@ -340,6 +354,8 @@ class Retrieval:
         _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
         attached = await self._from_outside(conversation, [one for one in question.blocks if one.kind == FILE])
         _all_agreed([file for file in attached if file.is_secret], question.meant)
+        if found.nothing:
+            self._core.events.tell(Noticed(found.nothing))
         if passages is None:
             passages = found.picked(question)
         text, blocks = await self._with_bases(conversation, question.text, question.blocks)

@@ -93,6 +93,7 @@ class ContextController:
             problems=found.problems,
             mentions=found.mentions,
             pasted=found.pasted,
+            nothing=found.nothing,
             fixed=editing is not None,
         )
 

@@ -353,6 +353,8 @@ class SendingController:
             raise ChatError.of(found.problems[0])
         if question.passages is None:
             question = replace(question, passages=found.picked(question))
+            if found.nothing:
+                self.workspace.say(found.nothing)
         return question if question.files is not None else replace(question, files=found.files)
 
     async def _was_sent(self, sending: Sending) -> None:

@@ -87,12 +87,14 @@ class Accompanied(Vertical):
         problems: Sequence[str] = (),
         mentions: Sequence[tuple[int, int]] = (),
         pasted: Sequence[str] = (),
+        nothing: str = "",
         fixed: bool = False,
     ) -> None:
         """What was found in the documents for `text` with these spans, and the files that it mentions; not shown when
         another text is being written by now. `taken` False: passages are offered, and go only if the user takes them;
         `fixed`: they go in any case. `outside`: the real paths of files that need consent, by their references.
-        `mentions`: the places of those that name something. `pasted`: mentions that are only text."""
+        `mentions`: the places of those that name something. `pasted`: mentions that are only text;
+        `nothing`: that one brings nothing."""
         written, outside = Written(text, pasted_of(spans)), outside or {}
         if written != self._asked or not text:
             return
@@ -102,7 +104,7 @@ class Accompanied(Vertical):
         self._passages, self._files = {passage.ref: passage for passage in passages}, tuple(files)
         line = self._line
         line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
-        line.pasted = tuple(pasted)
+        line.pasted, line.nothing = tuple(pasted), nothing
         line.items.put(PASSAGE, [passage_item(passage, self.count, fixed) for passage in self._passages.values()])
         line.items.put(FILE, [file_item(block, self.count, outside.get(block.ref, "")) for block in files])
         line.draw_anew()
@@ -204,7 +206,7 @@ class Accompanied(Vertical):
         self._entries, self._passages, self._files = {}, {}, ()
         picked = picked or Picked()
         self._line.items.reset(picked.dropped, none, picked.taken, agreed)
-        self._line.problems, self._line.pasted, self._line.searching = (), (), False
+        self._line.problems, self._line.pasted, self._line.nothing, self._line.searching = (), (), "", False
         self._line.draw_anew()
         self.post_message(messages.ContextChanged())
 

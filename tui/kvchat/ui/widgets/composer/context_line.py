@@ -58,6 +58,8 @@ class Shown(NamedTuple):
     """Mentions that are only text, without their `@`."""
     complete: str = "Tab"
     """The key that makes a mention of one, as the user reads it."""
+    nothing: str = ""
+    """That nothing comes from a place that is mentioned."""
 
 
 def parts(shown: Shown, width: int) -> list[Part]:
@@ -66,7 +68,8 @@ def parts(shown: Shown, width: int) -> list[Part]:
     aside = cell_len(tail) + 3 if tail else 0
     heads = _heads(shown, width - aside)
     room = width - aside - _length(heads) - 2
-    found = [*heads, *(_problem(shown, bool(heads), room) or _pasted(shown, bool(heads), room))]
+    notes = (say(shown, bool(heads), room) for say in (_problem, _nothing, _pasted))
+    found = [*heads, *next(filter(None, notes), ())]
     room -= _length(found[len(heads) :])
     found += [*_names(shown, room), Part(" ", "quiet")] if found else []
     used = _length(found)
@@ -160,6 +163,15 @@ def _problem(shown: Shown, follows: bool, room: int) -> list[Part]:
     before = _BETWEEN if follows else " "
     words = fit(one_line(shown.problems[0], 300), (room if not follows else room // 2) - len(before) - len(more) - 2)
     return [Part(before, "quiet"), Part(f"! {words}{more}", "problem")]
+
+
+def _nothing(shown: Shown, follows: bool, room: int) -> list[Part]:
+    """That a place which is mentioned brings nothing."""
+    if not shown.nothing or room < NARROWEST:
+        return []
+    before = _BETWEEN if follows else " "
+    room = (room // 2 if follows else room) - len(before)
+    return [Part(before, "quiet"), Part(fit(shown.nothing, room), "quiet")]
 
 
 def _pasted(shown: Shown, follows: bool, room: int) -> list[Part]:
@@ -279,6 +291,8 @@ class ContextLine(Widget):
         """What is wrong with mentions."""
         self.pasted: Sequence[str] = ()
         """What is no mention because it was pasted."""
+        self.nothing = ""
+        """That nothing comes from a place that is mentioned."""
         self._cursor = 0
         self._choosing = False
         """Whether the keys are its own; the focus follows a little later."""
@@ -296,7 +310,8 @@ class ContextLine(Widget):
         """What it shows has changed."""
         if not self.items.all:
             self.leave()
-        self.display = bool(self.items.all or self.problems or self.pasted or self.searching or self.sending)
+        notes = self.problems or self.nothing or self.pasted
+        self.display = bool(self.items.all or notes or self.searching or self.sending)
         self.refresh()
 
     def toggle(self, at: int) -> None:
@@ -398,5 +413,14 @@ class ContextLine(Widget):
     def _parts(self, width: int) -> list[Part]:
         cursor = self._cursor if self._choosing else None
         searching = self.searching or self.sending
-        keys = self.key_shown, self.complete_shown
-        return parts(Shown(self.items, cursor, keys[0], searching, self.problems, self.pasted, keys[1]), width)
+        shown = Shown(
+            self.items,
+            cursor,
+            self.key_shown,
+            searching,
+            self.problems,
+            self.pasted,
+            self.complete_shown,
+            self.nothing,
+        )
+        return parts(shown, width)
