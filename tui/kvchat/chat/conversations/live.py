@@ -50,8 +50,6 @@ class LiveAnswer(Struct):
     stopping: bool = False
     context_size: int | None = None
     """Of the server and model that it was asked of."""
-    before: str | None = None
-    """The conversation's head before the question."""
     begun: str | None = None
     """The cut answer that this one goes on with."""
     read: ReadBefore = NOTHING_READ

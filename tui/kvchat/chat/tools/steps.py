@@ -27,7 +27,7 @@ from kvchat.chat.question.retrieval import UNKNOWN_WINDOW
 from kvchat.chat.tools.consent import ToolConsent
 from kvchat.chat.tools.fitting import fitted, known_name
 from kvchat.chat.tools.tool import CallOutcome, Tool, ToolError
-from kvchat.chat.turns.answer_request import AnswerTask
+from kvchat.chat.turns.running_turn import RunningTurn
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import RESULT, ContextBlock, guarded, rendered
 from kvchat.prompt.conversation import Conversation
@@ -75,22 +75,22 @@ class ToolSteps:
         self._folder = folder
         self._tools: dict[str, Tool] = {}
 
-    async def carry_out(self, task: AnswerTask, answer: Node) -> Node:
+    async def carry_out(self, turn: RunningTurn, answer: Node) -> Node:
         """Carry out the calls of an answer, one after the other, until the turn is stopped. The last result; the
         answer itself where there is none. Raises ChatError and StoreError."""
         last = answer
         calls = answer.message.calls
         for at, call in enumerate(calls):
-            if task.is_stopped:
+            if turn.is_stopped:
                 break
             to_come = len(calls) - at
             behind = CALLS_LEFT_OUT if answer.note is not None and to_come == 1 else ""
-            last = await self._carried_out(task, last, call, to_come, behind)
+            last = await self._carried_out(turn, last, call, to_come, behind)
         return last
 
-    async def _carried_out(self, task: AnswerTask, parent: Node, call: ToolCall, to_come: int, behind: str) -> Node:
+    async def _carried_out(self, turn: RunningTurn, parent: Node, call: ToolCall, to_come: int, behind: str) -> Node:
         """`to_come`: how many calls of the answer have no result yet. `behind`: what follows the result."""
-        conversation = task.conversation
+        conversation = turn.conversation
         begun = node(
             parent,
             Message(Role.TOOL, "", calls=(call,)),
@@ -106,20 +106,15 @@ class ToolSteps:
         conversation.live = LiveAnswer(begun.id, time.monotonic(), waiting=Waiting("tool", 0.0))
         self._core.events.tell(ConversationChanged(conversation.id))
         path = conversation.tree.path(parent.id)
-        task.calling = asyncio.create_task(self._outcome(conversation, path, begun, call))
-        if task.is_stopped:
-            task.calling.cancel()
-        await asyncio.wait({task.calling})
-        stopped = CallOutcome(NOT_CARRIED_OUT, state=State.CANCELLED)
-        outcome = stopped if task.calling.cancelled() else task.calling.result()
-        task.calling = None
-        fitting, no_room = self._fitting(task, outcome.blocks, to_come)
+        outcome = await turn.call(self._outcome(conversation, path, begun, call))
+        outcome = outcome or CallOutcome(NOT_CARRIED_OUT, state=State.CANCELLED)
+        fitting, no_room = self._fitting(turn, outcome.blocks, to_come)
         blocks = numbered(await self._special_tokens.plain(conversation, fitting), path)
         # A sentence of kvchat's own may quote: a path that the model invented, a header of a page.
         quoting = [ContextBlock(RESULT, call.name, guarded(outcome.text or no_room))]
         [told] = await self._special_tokens.plain(conversation, quoting)
         text = "\n".join(filter(None, [told.text or ("" if blocks else STANDS), behind]))
-        task.result_tokens += self._sizes.estimate(conversation).of([rendered(blocks, text).encode()])
+        turn.result_tokens += self._sizes.estimate(conversation).of([rendered(blocks, text).encode()])
         result = node(
             parent,
             Message(Role.TOOL, whole_characters(text), tuple(blocks), calls=(call,)),
@@ -211,13 +206,13 @@ class ToolSteps:
         return self._tools[name]
 
     def _fitting(
-        self, task: AnswerTask, blocks: Sequence[ContextBlock], to_come: int
+        self, turn: RunningTurn, blocks: Sequence[ContextBlock], to_come: int
     ) -> tuple[list[ContextBlock], str]:
         """What a call gave, cut to its part of what the turn's results may still take of the window, and what is said
         of blocks that are left out. The calls `to_come`, this one among them, have equal parts of that."""
-        estimate = self._sizes.estimate(task.conversation)
-        window = self._core.servers.window(task.conversation.id) or UNKNOWN_WINDOW
-        left = window // RESULT_SHARE - task.result_tokens
+        estimate = self._sizes.estimate(turn.conversation)
+        window = self._core.servers.window(turn.conversation.id) or UNKNOWN_WINDOW
+        left = window // RESULT_SHARE - turn.result_tokens
         room = max(LEAST_TOKENS, left // to_come)
         if left - LEFT_OUT_TOKENS * (to_come - 1) < LEAST_TOKENS:
             room = 0

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -41,64 +40,41 @@ from kvchat.chat.events import Noticed
 from kvchat.chat.server import connection
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
-from kvchat.prompt.branching import Branch
 from kvchat.prompt.message import Node, NoteKind, Role, State, tools_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
-if TYPE_CHECKING:
-    from kvchat.chat.tools.tool import CallOutcome
 
-
-class AnswerTask(Struct):
-    """What is asked for in a conversation, until its last answer is settled."""
+class AnswerRequest(Struct, eq=False):
+    """One request, for one answer or for several."""
 
     conversation: OpenConversation
-    branch: Branch
-    """It ends in an empty answer, or one that begins with what came of `cut`."""
+    path: Sequence[Node]
+    """The branch as it is sent: up to and with the question, or the cut answer that is gone on with."""
+    before: str | None
+    """The conversation's head before it."""
     parameters: Parameters | None = None
     """None: the conversation's."""
-    cut: Node | None = None
-    """The answer that is gone on with."""
-    wanted: AlternativesRequest | None = None
-    """None: one answer, of the conversation's model."""
-    calls: bool = True
-    """Whether the conversation's tools may be called."""
-    queued: str = ""
-    """The message that leaves the queue by it."""
-    path: Sequence[Node] = ()
-    """The branch as it is sent: up to and with the question, or the cut answer."""
-    before: str | None = None
-    """The conversation's head before the request that is on its way."""
     model: str = ""
     """Empty: the conversation's."""
-    further: list[tuple[int, str]] = field(default_factory=list)
-    """The requests that follow for further answers: how many, and of which model."""
+    may_call: bool = False
+    """Whether the answer may call tools."""
     runs: list[AnswerRun] = field(default_factory=list)
-    """The answers of the request that is on its way."""
+    """One for each answer."""
     tracked: TrackedTurn | None = None
-    is_stopped: bool = False
-    steps: int = 0
-    """How many answers of this turn have called tools."""
-    most_steps: int = 0
-    """How many may; 0: none."""
-    calling: asyncio.Task[CallOutcome] | None = None
-    """The call that is being carried out."""
-    result_tokens: int = 0
-    """What the results of this turn have, about."""
+    """What is known of it at the server; None: it has not gone out."""
 
     @property
-    def may_call(self) -> bool:
-        """Whether the answer that is asked for may call tools."""
-        return self.steps < self.most_steps
+    def begun(self) -> str | None:
+        """The cut answer that is gone on with; None: it is another request."""
+        return self.path[-1].id if self.path[-1].role is Role.ASSISTANT else None
 
     @property
     def live(self) -> LiveAnswer:
-        """The first of them."""
+        """The first answer."""
         return self.runs[0].live
 
     def warmed(self, progress: PromptProgress) -> None:
@@ -106,9 +82,6 @@ class AnswerTask(Struct):
             answer_run.warmed(progress)
 
     def stop(self) -> None:
-        self.is_stopped = True
-        if self.calling is not None:
-            self.calling.cancel()
         for answer_run in self.runs:
             answer_run.stop()
 
@@ -130,10 +103,10 @@ class AnswerRequests:
         self._expecting: dict[str, Lane] = {}
         """By conversation: the lane that is kept for the next message of its queue."""
 
-    async def send(self, task: AnswerTask, emit: Emit) -> Ended:
+    async def send(self, request: AnswerRequest, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
         request is waited for, while somebody is there to wait."""
-        conversation, waiting = task.conversation, time.monotonic()
+        conversation, waiting = request.conversation, time.monotonic()
         pauses = chain(connection.AGAIN_S, repeat(connection.AGAIN_S[-1]))
         while True:
             was_sent = False
@@ -151,13 +124,13 @@ class AnswerRequests:
                     await lane.sit()
                     was_sent = True
                     emit(Waiting("queued", 0.0))
-                    for answer_run in task.runs:
+                    for answer_run in request.runs:
                         answer_run.live.sent_at = time.monotonic()
-                    ended = await self._sent(link, backend, task, emit)
+                    ended = await self._sent(link, backend, request, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error=error)
                 goes_on = ended.state is State.DONE and self._queue.flows(conversation.id)
-                if (goes_on and not conversation.alternatives) or (ended.calls and task.may_call):
+                if (goes_on and not conversation.alternatives) or (ended.calls and request.may_call):
                     self._expecting[conversation.id] = lane
                     lane.expect(conversation.id)
             if ended.error is None or not await self._core.servers.is_gone(link, ended.error, was_sent=was_sent):
@@ -168,26 +141,26 @@ class AnswerRequests:
                 if was_sent and ended.error.is_behind_proxy:
                     await asyncio.sleep(next(pauses))  # what lists its models again may still refuse to answer
 
-    async def _sent(self, link: Link, backend: Backend, task: AnswerTask, emit: Emit) -> Ended:
+    async def _sent(self, link: Link, backend: Backend, request: AnswerRequest, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
-        conversation, consent = task.conversation, self._core.servers.consent
-        if not consent.agreed_to(backend.info, conversation.id, task.model):
-            return Ended(State.ERROR, consent.not_agreed(backend.info, conversation.id, task.model))
+        conversation, consent = request.conversation, self._core.servers.consent
+        if not consent.agreed_to(backend.info, conversation.id, request.model):
+            return Ended(State.ERROR, consent.not_agreed(backend.info, conversation.id, request.model))
         cache = await self._core.tracker.cache_of(
-            backend, task.model or self._core.servers.asked_model(conversation.id)
+            backend, request.model or self._core.servers.asked_model(conversation.id)
         )
-        if not consent.agreed_to(backend.info, conversation.id, task.model):  # found at another address just now
+        if not consent.agreed_to(backend.info, conversation.id, request.model):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
-        ended = await self._asked_once(link, backend, cache, task, emit)
+        ended = await self._asked_once(link, backend, cache, request, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
             await self._core.conversations.update(conversation, system_in_user=True)
             self._core.events.tell(Noticed(SYSTEM_MOVED))
             if cache is not None:
                 cache.refused()
-            ended = await self._asked_once(link, backend, cache, task, emit)
-        if ended.model and not task.model and not conversation.record.model:
+            ended = await self._asked_once(link, backend, cache, request, emit)
+        if ended.model and not request.model and not conversation.record.model:
             await self._core.servers.keep(
                 conversation, link, ended.model
             )  # it has no list of models: now its name is known
@@ -196,35 +169,35 @@ class AnswerRequests:
         return ended
 
     async def _asked_once(
-        self, link: Link, backend: Backend, cache: ServerCache | None, task: AnswerTask, emit: Emit
+        self, link: Link, backend: Backend, cache: ServerCache | None, request: AnswerRequest, emit: Emit
     ) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
-        conversation, path = task.conversation, task.path
+        conversation, path = request.conversation, request.path
         record, info = conversation.record, backend.info
         turn = ChatTurn(
             wires_of(path),
             record.id,
-            task.model or self._core.servers.model_of(conversation, info),
-            task.parameters or record.parameters,
+            request.model or self._core.servers.model_of(conversation, info),
+            request.parameters or record.parameters,
             record.template_options,
             system_in_user=record.system_in_user,
-            continues=path[-1].role is Role.ASSISTANT,
-            answers=len(task.runs),
+            continues=request.begun is not None,
+            answers=len(request.runs),
             tools=tools_of(path),
-            may_call=task.may_call,
+            may_call=request.may_call,
         )
         turn = self._core.branch_requests.by_ids(turn, path, info)
         if cache is not None:
-            await self._warm_up.finished_for(link.lane, cache, turn, task.warmed)
+            await self._warm_up.finished_for(link.lane, cache, turn, request.warmed)
         await link.lane.stop_spare()
-        tracked = task.tracked = (
-            await cache.before(turn, path, task.live.read, emit=emit)
+        tracked = request.tracked = (
+            await cache.before(turn, path, request.live.read, emit=emit)
             if cache
             else (self._core.tracker.asked_of(backend, turn, path))
         )
         if cache:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
-        for answer_run in task.runs:
+        for answer_run in request.runs:
             answer_run.live.context_size = info.window(turn.model)
         if cache:
             cache.sent(tracked, turn.slot)
@@ -236,11 +209,11 @@ class AnswerRequests:
 
         def noting(event: StreamEvent) -> None:
             nonlocal is_kept
-            if not (is_kept or task.model) and isinstance(event, TextDelta | ReasoningDelta | OfAlternative):
+            if not (is_kept or request.model) and isinstance(event, TextDelta | ReasoningDelta | OfAlternative):
                 is_kept = True
                 self._core.in_background(self._core.servers.keep(conversation, link))
             if isinstance(event, Posted):
-                for answer_run in task.runs:
+                for answer_run in request.runs:
                     self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
             else:
                 watched(event)

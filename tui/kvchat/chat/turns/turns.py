@@ -41,9 +41,10 @@ from kvchat.chat.question.mentions import ALL, MentionScope, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
 from kvchat.chat.turns.alternatives import AlternativesRequest, SharedRequest, is_over, usual_choice, with_figures
-from kvchat.chat.turns.answer_request import AnswerRequests, AnswerTask
+from kvchat.chat.turns.answer_request import AnswerRequest, AnswerRequests
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue, Queued
+from kvchat.chat.turns.running_turn import AnswerTask, RunningTurn
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun, closed
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id, tools_of
@@ -98,7 +99,7 @@ class Turns:
         self._requests = requests
         self._steps = steps
         self.observers: list[TurnObserver] = []
-        self._running: dict[str, tuple[AnswerTask, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[RunningTurn, asyncio.Task[None]]] = {}
         """By conversation."""
         self._undecided: set[str] = set()
         """The conversations in which one of several answers is to be chosen."""
@@ -361,9 +362,8 @@ class Turns:
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
         answer = branch.nodes[-1]
         most = self._core.tracker.most_answers(conversation.id)
-        (count, task.model), *task.further = task.wanted.requests(most) if task.wanted else [(1, "")]
-        answers = self._beside(conversation, answer, count, task.model)
-        task.before = conversation.record.head
+        (count, model), *further = task.wanted.requests(most) if task.wanted else [(1, "")]
+        answers, before = self._beside(conversation, answer, count, model), conversation.record.head
 
         def grown(row: Conversation) -> Conversation:
             if question is not None:
@@ -378,15 +378,17 @@ class Turns:
         if question is not None:
             conversation.stamped = None
         self._core.conversations.list_changed()
-        task.path = conversation.tree.path(task.cut.id if task.cut is not None else answer.parent)
-        task.most_steps = MOST_STEPS if tools_of(task.path) and task.calls and not task.wanted else 0
-        callable_tools = tool_names(tools_of(task.path)) if task.most_steps else ()
+        path = conversation.tree.path(task.cut.id if task.cut is not None else answer.parent)
+        steps = MOST_STEPS if tools_of(path) and task.calls and not task.wanted else 0
+        callable_tools = tool_names(tools_of(path)) if steps else ()
         if any("__" in name for name in callable_tools):  # a server's name stands before it
             self._core.mcp.start_programs(callable_tools)
-        self._start(task, answers)
-        conversation.live = task.live
-        conversation.alternatives = tuple(answer_run.live for answer_run in task.runs) if task.wanted else ()
-        self._running[conversation.id] = (task, asyncio.create_task(self._answer(task)))
+        request = AnswerRequest(conversation, path, before, task.parameters, model, may_call=steps > 0)
+        self._prepare(request, answers)
+        conversation.live = request.live
+        conversation.alternatives = tuple(answer_run.live for answer_run in request.runs) if task.wanted else ()
+        turn = RunningTurn(task, request, further, steps)
+        self._running[conversation.id] = (turn, asyncio.create_task(self._answer(turn)))
         self._core.events.tell(ConversationChanged(conversation.id))
         self._core.events.tell(AnswerStarted(conversation.id, answer.id))
         if task.queued:
@@ -402,26 +404,25 @@ class Turns:
             for at in range(count)
         ]
 
-    def _start(self, task: AnswerTask, answers: Sequence[Node]) -> None:
-        """The runs of the answers to one request."""
-        task.tracked = None
-        chat = partial(self._requests.send, task)
+    def _prepare(self, request: AnswerRequest, answers: Sequence[Node]) -> None:
+        """Make the runs of the answers to a request."""
+        chat = partial(self._requests.send, request)
         shared = SharedRequest(len(answers), chat) if len(answers) > 1 else None
-        task.runs = [
-            self._run(task, answer, partial(shared.answer, at) if shared else chat) for at, answer in enumerate(answers)
+        request.runs = [
+            self._run(request, answer, partial(shared.answer, at) if shared else chat)
+            for at, answer in enumerate(answers)
         ]
 
-    def _run(self, task: AnswerTask, answer: Node, chat: Callable[[Emit], Awaitable[Ended]]) -> AnswerRun:
-        begun = answer.message
+    def _run(self, request: AnswerRequest, answer: Node, chat: Callable[[Emit], Awaitable[Ended]]) -> AnswerRun:
+        message = answer.message
         live = LiveAnswer(
             answer.id,
             time.monotonic(),
-            begun.text,
-            begun.reasoning,
-            begun.reasoning_field,
-            before=task.before,
-            begun=task.cut.id if task.cut is not None else None,
-            read=read_before(task.conversation.tree, task.path, answer.model),
+            message.text,
+            message.reasoning,
+            message.reasoning_field,
+            begun=request.begun,
+            read=read_before(request.conversation.tree, request.path, answer.model),
         )
 
         async def checkpoint(text: str, reasoning: str) -> None:
@@ -430,27 +431,28 @@ class Turns:
             )
 
         def changed() -> None:
-            self._core.events.tell(AnswerProgressed(task.conversation.id, answer.id))
+            self._core.events.tell(AnswerProgressed(request.conversation.id, answer.id))
 
         return AnswerRun(
-            answer, task.path, live, chat=chat, checkpoint=checkpoint, changed=changed, may_call=task.may_call
+            answer, request.path, live, chat=chat, checkpoint=checkpoint, changed=changed, may_call=request.may_call
         )
 
-    async def _answer(self, task: AnswerTask) -> None:
+    async def _answer(self, turn: RunningTurn) -> None:
         """Have all answers come that are asked for, one request after the other."""
-        conversation, first, undecided = task.conversation, task.runs[0], bool(task.conversation.alternatives)
+        conversation, first = turn.conversation, turn.request.runs[0]
+        undecided = bool(conversation.alternatives)
         try:
-            answer, *_ = answers = await self._settle_all(task)
+            answer, *_ = answers = await self._settle_all(turn.request)
             if answer.message.calls:
-                answer = await self._with_tools(task, answer)
+                answer = await self._with_tools(turn, answer)
                 answers = [answer]
             refusal = first.error if first.error is not None and first.error.is_too_long else None
             if refusal is not None and not answer.is_wordless:
                 refusal = None
-            while task.further and not task.is_stopped and not is_over(answers):
-                if not await self._begin_further(task, answer):
+            while turn.further and not turn.is_stopped and not is_over(answers):
+                if not await self._begin_further(turn, answer):
                     break
-                answers = await self._settle_all(task)
+                answers = await self._settle_all(turn.request)
         finally:
             conversation.live = None
             del self._running[conversation.id]
@@ -471,37 +473,37 @@ class Turns:
             )
             self._core.events.tell(ConversationChanged(conversation.id))
 
-    async def _with_tools(self, task: AnswerTask, answer: Node) -> Node:
+    async def _with_tools(self, turn: RunningTurn, answer: Node) -> Node:
         """Have the calls of an answer carried out and the model go on with the results, until it calls no more or the
         turn is stopped. The last answer."""
-        conversation = task.conversation
+        conversation = turn.conversation
         try:
             while answer.message.calls:
-                last = await self._steps().carry_out(task, answer)
-                if task.is_stopped:
+                last = await self._steps().carry_out(turn, answer)
+                if turn.is_stopped:
                     return await self._closed(conversation, last)
-                await self._begin_step(task, last)
-                answer, *_ = await self._settle_all(task)
+                await self._begin_step(turn, last)
+                answer, *_ = await self._settle_all(turn.request)
         except (ChatError, StoreError) as error:
             self._core.events.tell(Noticed(str(error), "error"))
         return answer
 
-    async def _begin_step(self, task: AnswerTask, last: Node) -> None:
+    async def _begin_step(self, turn: RunningTurn, last: Node) -> None:
         """Begin the answer to the results of the last one's calls. Raises ChatError and StoreError."""
-        conversation = task.conversation
+        conversation = turn.conversation
         fresh = awaited(last, self._core.clock())
-        answers = self._beside(conversation, fresh, 1, task.model)
+        answers = self._beside(conversation, fresh, 1, "")
 
         def goes_on(row: Conversation) -> Conversation:
             return replace(row, head=fresh.id) if row.head == last.id else row
 
         await self._core.conversations.shared.add(conversation, answers, goes_on, whole=False)
-        task.before, task.cut, task.steps = conversation.record.head, None, task.steps + 1
-        task.path = conversation.tree.path(last.id)
-        self._start(task, answers)
-        conversation.live = task.live
-        if task.is_stopped:
-            task.stop()
+        turn.steps -= 1
+        path, head = conversation.tree.path(last.id), conversation.record.head
+        request = AnswerRequest(conversation, path, head, turn.task.parameters, may_call=turn.steps > 0)
+        self._prepare(request, answers)
+        conversation.live = request.live
+        turn.go_on(request)
         self._core.events.tell(ConversationChanged(conversation.id))
         self._core.events.tell(AnswerStarted(conversation.id, fresh.id))
 
@@ -516,53 +518,54 @@ class Turns:
         await self._core.conversations.shared.add(conversation, nodes, goes_on, whole=False)
         return nodes[-1]
 
-    async def _begin_further(self, task: AnswerTask, first: Node) -> bool:
+    async def _begin_further(self, turn: RunningTurn, first: Node) -> bool:
         """Begin the next request for further answers beside the first one; whether they could be stored."""
-        conversation = task.conversation
-        count, task.model = task.further.pop(0)
+        conversation = turn.conversation
+        count, model = turn.further.pop(0)
         fresh = awaited(conversation.tree[first.parent or ""], self._core.clock())
-        answers = self._beside(conversation, fresh, count, task.model)
+        answers = self._beside(conversation, fresh, count, model)
         try:
             await self._core.conversations.shared.add(conversation, answers, lambda row: row, whole=False)
         except (ChatError, StoreError) as error:
             self._core.events.tell(Noticed(str(error), "error"))
             return False
-        task.before = conversation.record.head
-        self._start(task, answers)
-        conversation.alternatives += tuple(answer_run.live for answer_run in task.runs)
-        if task.is_stopped:
-            task.stop()
+        head = conversation.record.head
+        request = AnswerRequest(conversation, turn.request.path, head, turn.task.parameters, model)
+        self._prepare(request, answers)
+        conversation.alternatives += tuple(answer_run.live for answer_run in request.runs)
+        turn.go_on(request)
         self._core.events.tell(AnswerProgressed(conversation.id, first.id))
         return True
 
-    async def _settle_all(self, task: AnswerTask) -> list[Node]:
+    async def _settle_all(self, request: AnswerRequest) -> list[Node]:
         """The answers to one request, with what is to be told of it, when they have ended and are stored."""
-        conversation = task.conversation
-        answers = await asyncio.gather(*(answer_run.run() for answer_run in task.runs))
-        tracked = task.tracked
-        if tracked is not None and task.live.progress is not None:
-            tracked.processed = task.live.progress.processed
+        conversation = request.conversation
+        answers = await asyncio.gather(*(answer_run.run() for answer_run in request.runs))
+        tracked = request.tracked
+        if tracked is not None and request.live.progress is not None:
+            tracked.processed = request.live.progress.processed
         if tracked is not None and len(answers) > 1:
-            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: task.runs[at].live.ended_at))
-        if tracked is not None and answers[0].text != (came := whole_characters(task.live.text)):
+            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: request.runs[at].live.ended_at))
+        if tracked is not None and answers[0].text != (came := whole_characters(request.live.text)):
             tracked.came = came
         figures = await self._explained_if_possible(tracked, answers[0].figures)
         ahead = self._warm_up.prefilled(conversation.id, (figures and figures.cached_tokens) or 0)
         figures = figures and replace(figures, ahead_tokens=ahead or None)
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
-        for answer, answer_run in zip(answers, task.runs, strict=True):
-            await self._settle(conversation, answer, answer_run)
+        for answer, answer_run in zip(answers, request.runs, strict=True):
+            await self._settle(request, answer, answer_run)
         if self._core.tracker.left(conversation, tracked, answers):
             self._saver.save_soon()
         return answers
 
-    async def _settle(self, conversation: OpenConversation, answer: Node, answer_run: AnswerRun) -> None:
+    async def _settle(self, request: AnswerRequest, answer: Node, answer_run: AnswerRun) -> None:
         """Store an answer as it ended."""
+        conversation = request.conversation
         used, now = answer.figures.context_used if answer.figures else None, self._core.timestamp()
         unread = self._core.conversations.looked_at != conversation.id
         refused = answer_run.error is not None and answer_run.error.is_too_long and answer.is_wordless
         refused = refused and conversation.tree[answer.parent or ""].role is Role.USER
-        kept = before_refused(conversation.tree, answer, answer_run.live.before) if refused else answer.id
+        kept = before_refused(conversation.tree, answer, request.before) if refused else answer.id
 
         def ended(row: Conversation) -> Conversation:
             row = replace(row, updated=max(row.updated, now), unread=unread)
@@ -653,8 +656,8 @@ class Turns:
             _, late = await asyncio.wait(self._next.values(), timeout=QUIT_S)
             for sending in late:
                 sending.cancel()
-        for task, _ in self._running.values():
-            task.stop()
+        for turn, _ in self._running.values():
+            turn.stop()
         if tasks := {task for _, task in self._running.values()}:
             _, late = await asyncio.wait(tasks, timeout=QUIT_S)
             if late:
