@@ -263,6 +263,11 @@ SCENARIOS = {
         "11,919 tokens were parked",
     ),
     "cache memory full": (Cause.CACHE_FULL, evidence(0, evicted=11_919), "dropped 11,919 tokens"),
+    "warm, reported cold": (
+        Cause.REPORTED_COLD,
+        evidence(0, denied=11_919),
+        "The server reports 0 cached tokens, though it held 11,919 of this conversation.",
+    ),
     "slot taken": (
         Cause.SLOT_TAKEN,
         evidence(400, uses=(OwnUse("conversation", "weather", 0),)),
@@ -324,6 +329,7 @@ REMEDIES = {
     "system prompt moves": "first message",
     "parked": "cache.detour",
     "pinned elsewhere": "id_slot",
+    "warm, reported cold": "restart the server with --cache-ram 0 and regenerate",
 }
 
 
@@ -379,6 +385,21 @@ def together(*parts):
 def test_of_two_causes_the_earlier_in_the_order_is_named(first, second):
     assert explain(together(PIECES[first], PIECES[second])).cause is first
     assert explain(together(PIECES[second])).cause is second
+
+
+@pytest.mark.parametrize(
+    "known", [{"restarted": True}, {"slept": True}, {"loading_seen": True}, {"foreign": Foreign(1, 512)}]
+)
+def test_a_server_that_lost_what_it_held_does_not_lie(known):
+    assert explain(evidence(0, denied=11_919, **known)).cause is not Cause.REPORTED_COLD
+    assert explain(evidence(0, denied=11_919, counted=23_400)).cause is Cause.REPORTED_COLD
+
+
+def test_a_lie_is_told_where_it_cost_nothing_and_without_a_flag_of_the_built_in_engine():
+    first = Evidence(figures(460, 0, 460), denied=300, flags=kind_of("llama.cpp").flags)
+    assert explain(first).cause is Cause.REPORTED_COLD
+    embedded = replace(first, now=Sent(ServerIdentity(kind="llama.cpp", embedded=True)))
+    assert "restart kvchat and regenerate" in helps(explain(embedded))
 
 
 def test_a_difference_that_explains_little_gives_way_to_the_lost_slot():

@@ -107,6 +107,42 @@ def test_after_many_turns_one_that_shows_other_options_is_enough() -> None:
     assert candidates.best.shape.rewind is Rewind.NOWHERE
 
 
+BOUND = Shape(slots=2, ram_bytes=4000, token_bytes=1.0)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        *(replace(BOUND, rewind=rewind, window=128) for rewind in Rewind),
+        replace(BOUND, slots=1),
+        replace(BOUND, slots=1, rewind=Rewind.NOWHERE, micro_batch=2048),
+        replace(BOUND, rewind=Rewind.NOWHERE, checkpoints=3),
+        replace(BOUND, rewind=Rewind.WINDOW, window=512, checkpoints=3),
+        replace(BOUND, slots=4, unified=True, context=8000),
+        replace(BOUND, ram_bytes=0, similarity=0.5),
+    ],
+)
+def test_what_a_small_host_cache_and_few_checkpoints_lose_is_never_sure_to_be_there(hidden: Shape) -> None:
+    """A thousand turns on servers whose shapes no guess has."""
+    server, candidates, lost = Server(hidden, 1), Hypotheses(guesses(hidden.slots)), 0
+    for turn in range(1000 if hidden is BOUND else 150):
+        if turn % 50 == 49:
+            server.simulator.forget()
+            candidates.forget()
+        talk = server.prompt()
+        prompt, sampled = Tokens(talk), Tokens(server.ids(20))
+        said, real = candidates.begin(prompt, "", 0.0), server.simulator.begin(prompt, "", 0.0)
+        lost += said.cached > real.cached
+        if not real.cached and said.slot == real.slot:
+            assert not candidates.surely_cached(prompt, None), said
+        candidates.reported(real.cached)
+        candidates.end(sampled)
+        server.simulator.end(real.slot, sampled)
+        talk += list(sampled)
+        candidates.observe([len(held.tokens) if held else 0 for held in server.simulator.slots])
+    assert lost, "it has lost something"
+
+
 def test_what_was_learnt_is_believed_first() -> None:
     learnt = Shape(slots=9, unified=True, rewind=Rewind.WINDOW, window=640)
     found = guesses(2, learnt, 4096)

@@ -28,6 +28,7 @@ from service_play import Play, playing, serving, shape_of, text, until
 
 from kvchat.backends.engine.models import default_model
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
@@ -54,8 +55,11 @@ class Tally:
     wrong: Counter[str] = field(default_factory=Counter)
     acts: Counter[str] = field(default_factory=Counter)
     lines: list[str] = field(default_factory=list)
+    doubted: int = 0
+    """Answers that were said to be another conversation's, perhaps."""
 
     def count(self, act: str, figures: TurnFigures) -> None:
+        self.doubted += figures.cause == Cause.REPORTED_COLD
         predicted, cached = figures.predicted_cached, figures.cached_tokens
         if predicted is not None and predicted == cached:
             self.right += 1
@@ -66,7 +70,10 @@ class Tally:
     def __str__(self) -> str:
         wrong, untold = self.wrong.total(), self.untold.total()
         of = self.right + wrong + untold
-        return f"{self.right} of {of} right, {wrong} wrong {dict(self.wrong)}, {untold} not told {dict(self.untold)}"
+        return (
+            f"{self.right} of {of} right, {wrong} wrong {dict(self.wrong)}, {untold} not told {dict(self.untold)}"
+            + (f", {self.doubted} doubted" if self.doubted else "")
+        )
 
 
 class Site:

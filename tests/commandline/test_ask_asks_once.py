@@ -10,6 +10,7 @@ import pytest
 from engine_fixture import running_server
 from kvchat.backends.http.transport import Exchange
 from kvchat.store import Store
+from standins.liar import lying
 
 pytestmark = pytest.mark.engine
 
@@ -98,3 +99,19 @@ async def test_it_notices_that_something_cut_its_prompt_on_the_way(run, asked, o
     causes = [node.figures.cause for node in answer if node.figures is not None]
     store.close()
     assert causes == [None, "cut"]
+
+
+async def test_it_says_that_an_answer_may_be_another_conversations(run, own_folders):
+    with running_server(slots=2) as server:
+        async with lying(server.base_url) as liar:
+            at = ("--base-url", liar.base_url, "ask", "--max-tokens", 12)
+            first = json.loads((await run(*at, "--json", "Tell me of the lighthouse. " * 20)).out)["conversation"]
+            for words in (("--json",), ()):
+                honest = await run(*at, "--conversation", first, "And who keeps it?")
+                assert "another conversation" not in honest.err
+                liar.lies = 1
+                lied = await run(*at, *words, "--conversation", first, "And since when?")
+                assert "it may be another conversation's" in lied.err and "regenerate it" in lied.err
+                assert not words or json.loads(lied.out)["note_kind"] == "reported_cold"
+            shown = await run("show", first)
+            assert shown.out.count("it may be another conversation's") == 2

@@ -29,6 +29,7 @@ GIVEN: dict[str, Argument] = {
     "messages": 4,
     "tokens": 2048,
     "expected": 9000,
+    "held": 1204,
 }
 
 

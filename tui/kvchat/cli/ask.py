@@ -506,7 +506,7 @@ async def ask(
         said = note_sentence(answer.note) or "The answer did not complete."
         is_late = answer.note is not None and (answer.note.is_a(Fault.LOADING) or answer.note["seconds"] is not None)
         raise (UsageError if is_of_a_name else NotInTimeError if is_late else CommandError)(said)
-    if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
+    if answer.note and not (answer.note.is_a(NoteKind.LONGEST) and args.max_tokens):
         print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
     if schema is not None:
         fitting = schema.fitting(answer.text)

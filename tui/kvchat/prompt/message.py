@@ -100,6 +100,7 @@ class NoteKind(StrEnum):
     SUMMARISED = auto()  # messages: how many
     LEFT_OUT = auto()  # title, tokens, expected, room
     LEFT_OUT_UNASKED = auto()  # tokens, expected, size: of the window that was asked for, room
+    REPORTED_COLD = auto()  # held: tokens; flag: of the server, where it has one
 
 
 PLACE = "{}"

@@ -30,6 +30,7 @@ _CAUSES: dict[Cause, str] = {
     Cause.CHECKPOINT: "checkpoint limit",
     Cause.BLOCKS: "block size",
     Cause.OTHER_ANSWER: "other answer chosen",
+    Cause.REPORTED_COLD: "warm, reported cold",
 }
 
 _ACTS: dict[Argument, str] = {
@@ -219,6 +220,9 @@ _WHOLE: dict[str, Callable[[Statement, int], str]] = {
     Reason.OTHER_SLOT: lambda s, n: (
         f"Slot {s['slot']} held {_number(s['tokens'])} tokens of this, but slot {s['answered']} answered"
     ),
+    Reason.REPORTED_COLD: lambda s, n: (
+        f"The server reports 0 cached tokens, though it held {_number(s['held'])} of this conversation"
+    ),
     Reason.FEWER_THAN_EXPECTED: lambda s, n: (
         f"{_number(s['cached'])} tokens were reused where {_number(s['expected'])} were expected, cause unknown"
     ),
@@ -241,6 +245,12 @@ SYSTEM_MOVED = (
 SYSTEM_STAYS = (
     "This model's template moves the system prompt with every question, so that all would be prefilled "
     "again: in this conversation it is at the beginning of the first question."
+)
+
+
+CHECK_ANSWER = (
+    "Check the answer: it may be another conversation's. If it is, restart <flag:the server with {flag}|kvchat> and "
+    "regenerate it."
 )
 
 
@@ -295,4 +305,5 @@ _REMEDIES: dict[str, str] = {
     Remedy.NO_PIN: "Remove id_slot from the parameters.",
     Remedy.WHOLE_WINDOW: "Start the server with {flag}: the whole window stays, for more memory.",
     Remedy.MORE_CHECKPOINTS: "Start the server with more checkpoints: {flag}.",
+    Remedy.CHECK_ANSWER: CHECK_ANSWER,
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from kvchat.cache.causes.cause import Argument, Statement
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault, fault_sentence, room_sentence
+from kvchat.text.findings import CHECK_ANSWER
 from kvchat.text.format import filled, span
 
 _ELSEWHERE = "{url} is not on this machine, and you have not agreed to send"
@@ -64,6 +65,8 @@ _SENTENCES: dict[str, str] = {
     "oldest messages out, so everything is prefilled again. {remedy}",
     NoteKind.LEFT_OUT_UNASKED: "The server read {tokens:,} tokens of a conversation that has about {expected:,}: it "
     "left the oldest messages out, {why}.",
+    NoteKind.REPORTED_COLD: f"The server reports 0 cached tokens, though it held {{held:,}} of this conversation. "
+    f"{CHECK_ANSWER}",
 }
 
 

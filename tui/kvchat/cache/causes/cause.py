@@ -50,6 +50,9 @@ class Cause(StrEnum):
     BLOCKS = auto()
     OTHER_ANSWER = auto()
     """Of several to one request the user chose one whose state the server does not keep."""
+    REPORTED_COLD = auto()
+    """The server says that it reused nothing, though it held the prompt's beginning: it may have answered another
+    one."""
     UNKNOWN = auto()
 
 
@@ -99,6 +102,7 @@ class Reason(StrEnum):
     FEWER_THAN_EXPECTED = auto()  # cached, expected: tokens
     SAME_BEGINNING = auto()  # tokens
     OTHER_ANSWER = auto()  # number: which one was chosen, from 1
+    REPORTED_COLD = auto()  # held: tokens
     UNKNOWN = auto()
 
 
@@ -134,6 +138,7 @@ class Remedy(StrEnum):
     NO_PIN = auto()
     WHOLE_WINDOW = auto()  # flag
     MORE_CHECKPOINTS = auto()  # flag
+    CHECK_ANSWER = auto()  # flag, None: the built-in engine's, which has none
 
 
 class Statement(Struct, frozen=True):

@@ -162,6 +162,9 @@ class Evidence(Struct, frozen=True):
     uses: tuple[OwnUse, ...] = ()
     """In the order in which they were sent."""
     foreign: Foreign | None = None
+    denied: int | None = None
+    """Tokens of this prompt that the slot held, where the server reported to have reused nothing, as it did not do
+    always, and no loss of the host cache explains that."""
     evicted: int | None = None
     """Tokens of this branch that must have been pushed out for want of room, by the simulator or the trie."""
 

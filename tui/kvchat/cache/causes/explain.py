@@ -1,5 +1,7 @@
 """Why a turn had wasted tokens, decided from evidence in a fixed order.
 
+A server that reports nothing cached of what it held is told of before all else, also where it cost nothing.
+
 The order: the server is gone (other model, slept, restarted, loaded, other server); it does not report; caching was
 off; another one of several answers was chosen; what was sent differs (cut, shifted, our bytes, reasoning dropped,
 template, re-tokenised); a remainder smaller than one block; a cancelled request that was still computed; kvchat's own
@@ -53,6 +55,8 @@ def explain(evidence: Evidence) -> Finding | None:
     """
     figures = evidence.figures
     prompt, cached, new = figures.prompt_tokens, figures.cached_tokens, figures.new_tokens
+    if cold := server_causes.reported_cold(_case(evidence)):
+        return cold.finding
     if prompt is None or new is None or figures.first_read:
         return None
     if cached is None:
@@ -65,8 +69,15 @@ def explain(evidence: Evidence) -> Finding | None:
 
 def silent_loss(evidence: Evidence) -> Finding | None:
     """The prompt was cut or the window shifted silently, however few tokens that cost. None: not seen."""
+    case = _case(evidence)
+    found = sent_causes.cut(case) or sent_causes.shifted(case)
+    return found.finding if found else None
+
+
+def _case(evidence: Evidence) -> Case:
+    """The evidence where figures may be unknown, without what the texts tell."""
     figures = evidence.figures
-    case = Case(
+    return Case(
         evidence,
         figures.prompt_tokens or 0,
         figures.cached_tokens or 0,
@@ -74,8 +85,6 @@ def silent_loss(evidence: Evidence) -> Finding | None:
         figures.wasted_tokens or 0,
         NO_PARTING,
     )
-    found = sent_causes.cut(case) or sent_causes.shifted(case)
-    return found.finding if found else None
 
 
 def _decided(case: Case) -> Finding:

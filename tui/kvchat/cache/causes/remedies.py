@@ -174,6 +174,11 @@ def more_cache(flags: Flags, shape: Shape | None) -> Statement | None:
     return said(Remedy.MORE_CACHE, flag=flags.cache_room.format(mib=room) or None)
 
 
+def check_answer(flags: Flags) -> Statement:
+    """Against states that the host cache mixes up: without one there are none."""
+    return said(Remedy.CHECK_ANSWER, flag=flags.cache_room.format(mib=0) or None)
+
+
 def checkpoints(flags: Flags, shape: Shape | None) -> Statement | None:
     if shape is None or not flags.checkpoints:
         return None

@@ -68,6 +68,17 @@ def caching_off(case: Case) -> Suspicion | None:
     return None
 
 
+def reported_cold(case: Case) -> Suspicion | None:
+    """It reused nothing, by its own word, of what it held; not where it is another one by now, or somebody else used
+    it."""
+    e = case.e
+    if not e.denied or e.foreign is not None or server_gone(case) or caching_off(case):
+        return None
+    return case.suspect(
+        Cause.REPORTED_COLD, said(Reason.REPORTED_COLD, held=e.denied), remedies.check_answer(case.flags)
+    )
+
+
 def never_reuses(case: Case) -> Suspicion | None:
     """By the server, as it seems."""
     turns = case.e.turns_without_reuse

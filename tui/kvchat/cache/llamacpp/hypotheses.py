@@ -24,6 +24,8 @@ TOLERANCE = 2
 """Tokens that a right guess may be off."""
 FAR_BEHIND = 3.0
 """A guess that was wrong this many times more than the best one is dropped, until the server is started again."""
+SHOWN = 2
+"""All guesses of other models were wrong this many times more than one of a dense one: it is dense."""
 LEVEL = 0.5
 """Guesses whose records differ by no more than this are equally good."""
 WINDOWS = (1024, 512, 128, 4096)
@@ -87,6 +89,16 @@ class Hypotheses:
             (guess.simulator for guess in self._guesses if guess.wrong <= most),
             key=lambda simulator: simulator.predict(prompt).cached,
         )
+
+    def surely_cached(self, prompt: Tokens, slot: int | None) -> int:
+        """What the server reuses at least of `prompt`, the last `begin`, by every guess that nothing tells apart from
+        the best one, whatever it has lost of its host cache and its checkpoints."""
+        most = self._best.wrong + LEVEL
+        before = [guess.before for guess in self._guesses if guess.wrong <= most and guess.before is not None]
+        dense = [guess.mistakes for guess in self._all if _is_dense(guess)]
+        others = [guess.mistakes for guess in self._all if not _is_dense(guess)]
+        rewinds = not others or (bool(dense) and min(dense) + SHOWN <= min(others))
+        return min((_in_slot(one.without_parked(prompt, 0), prompt, slot, rewinds) for one in before), default=0)
 
     @property
     def rewinds(self) -> bool:
@@ -319,6 +331,13 @@ class Hypotheses:
             guess.wrong += bool(found)
         explained = any(not found for _, found in surprises)
         return [] if explained else next(found for guess, found in surprises if guess is best)
+
+
+def _in_slot(simulator: Simulator, prompt: Tokens, slot: int | None, rewinds: bool) -> int:
+    """What is reused of `prompt` without going back, unless the model is known to do so."""
+    found = simulator.predict(prompt, slot)
+    held = simulator.slots[found.slot]
+    return found.cached if rewinds or (held is not None and found.cached == len(held.tokens)) else 0
 
 
 def _is_dense(guess: _Guess) -> bool:

@@ -337,8 +337,11 @@ class ServerCache:
             return replace(figures, predicted_cached=prediction.cached)
         inherited = cached > prediction.cached and (self.slots.inherits or not tracked.certain)
         hidden = inherited or (cached != prediction.cached and prediction.allows(cached))  # some ids were not known
-        self.simulator.reported(cached, proves=not inherited)
-        await self._answered_elsewhere(tracked, cached)
+        if not cached and await self._denies(tracked):
+            tracked.denied = prediction.cached  # not believed: it holds what it is to hold after this request
+        else:
+            self.simulator.reported(cached, proves=not inherited)
+            await self._answered_elsewhere(tracked, cached)
         if hidden and cached > prediction.cached:
             return figures
         if (proved := self.simulator.proved) is not None:
@@ -348,6 +351,21 @@ class ServerCache:
         self.predictions += 1
         self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached)
+
+    async def _denies(self, tracked: TrackedTurn) -> bool:
+        """Whether a server that reports nothing cached answered in the very slot that is sure to have held the prompt's
+        beginning, and was not started again meanwhile."""
+        prediction, prompt = tracked.prediction, tracked.tokens
+        undisturbed = self.is_sure and tracked.certain and not tracked.beside_cancelled and tracked.turn.answers == 1
+        if prediction is None or prompt is None or prediction.cached <= NOISE or not undisturbed:
+            return False
+        if not self.simulator.surely_cached(prompt, tracked.pinned):
+            return False
+        before, counts = self.slots.tasks_at_begin, await self._counts() or ()
+        if with_new_task(counts, before) != [prediction.slot]:
+            return False
+        task, earlier = counts[prediction.slot].task, [task for task in before if task is not None]
+        return task is not None and bool(earlier) and task > max(earlier)
 
     async def _answered_elsewhere(self, tracked: TrackedTurn, cached: int) -> None:
         """Where less or more was reused than predicted, another slot may have answered: the one with a new task."""

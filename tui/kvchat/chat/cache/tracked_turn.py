@@ -52,6 +52,8 @@ class TrackedTurn(Struct):
     altered: bool = False
     """Whether that is not what the server makes of what was sent: something has changed it on the way."""
     finding: Finding | None = None
+    denied: int | None = None
+    """As of `Evidence`."""
     kind: Literal["conversation", "side"] = "conversation"
     """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
     certain: bool = True

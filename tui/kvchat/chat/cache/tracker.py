@@ -60,6 +60,7 @@ from kvchat.text.faults import Fault
 
 NOBODY_FORESEES = frozenset(
     {Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED, Cause.CACHE_FULL}
+    | {Cause.REPORTED_COLD}
 )
 """Causes that speak against no prediction."""
 RECENT_S = 5.0

@@ -21,6 +21,7 @@ from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Change, Evidence, Foreign, LastRead, OwnUse, ServerIdentity
+from kvchat.cache.causes.server_causes import NEVER
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.hypotheses import TOLERANCE
 from kvchat.cache.llamacpp.prediction import Prediction
@@ -293,6 +294,7 @@ class Journal:
             prediction=prediction,
             uses=tuple(own for use in uses if (own := _own(use, tracked, title)) is not None),
             foreign=_foreign(seen, before),
+            denied=tracked.denied if self._may_reuse(server) else None,
             evicted=_evicted(tracked, figures, uses) if not ended else None,
             block=self.block(tracked.server),
             flags=kind_of(tracked.server.kind).flags,
@@ -331,6 +333,10 @@ class Journal:
                 break
             turns += 1
         return turns
+
+    def _may_reuse(self, server: str) -> bool:
+        """Whether a server is not known for reusing nothing at all."""
+        return any(self._cached.get(server, ())) or self._without_reuse(server) < NEVER
 
     def block(self, server: ServerIdentity) -> int:
         """Tokens of the blocks that the server's cache is made of: what its reports are multiples of, else what is

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Cause, Finding, Statement, said
 from kvchat.cache.causes.evidence import Change
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracked_turn import TrackedTurn
@@ -552,6 +553,9 @@ class Turns:
         ahead = self._warm_up.prefilled(conversation.id, (figures and figures.cached_tokens) or 0)
         figures = figures and replace(figures, ahead_tokens=ahead or None)
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
+        note = answers[0].note
+        if tracked is not None and (note is None or note.is_a(NoteKind.LONGEST)):  # which its state tells as well
+            answers[0] = replace(answers[0], note=_doubt(tracked.finding) or note)
         for answer, answer_run in zip(answers, request.runs, strict=True):
             await self._settle(request, answer, answer_run)
         if self._core.tracker.left(conversation, tracked, answers):
@@ -694,6 +698,14 @@ def _said_nothing(tree: Tree, answer: Node) -> bool:
         State.INTERRUPTED,
         State.EMPTY,
     )
+
+
+def _doubt(finding: Finding | None) -> Statement | None:
+    """What is to be said beside an answer that may be another conversation's."""
+    if finding is None or finding.cause is not Cause.REPORTED_COLD:
+        return None
+    flag = finding.remedy["flag"] if finding.remedy is not None else None
+    return said(NoteKind.REPORTED_COLD, held=finding.evidence["held"], flag=flag)
 
 
 def _no_continuing(answer: Node | None) -> ChatProblem:
