@@ -86,8 +86,21 @@ async def test_what_came_of_another_kind_of_server_is_told(drive: Drive) -> None
         server.on_chat(tokens("Half", finish="length"))
         async with drive(server=server) as app:
             await app.begin("one")
+            assert "▲ Cut at max tokens (1) · Tab, then c send “Continue.” · r retry" in app.text
             server.on_chat(tokens("done", prompt=60))
             await app.focus_transcript()
+            assert "c continue" not in app.text
             await app.press("c")
             await app.until(lambda: app.said == ["one", "Half", "Continue.", "done"])
             assert app.noticed("This kind of server (OpenAI-compatible) cannot continue an answer")
+
+
+@pytest.mark.parametrize(("kind", "words"), [("openai", "c send “Continue.”"), ("llama.cpp", "c continue")])
+async def test_what_an_answer_of_before_offers_is_known_once_its_server_is(drive: Drive, kind: str, words: str) -> None:
+    async with ToyServer(kind) as server:
+        server.on_chat(tokens("Half", finish="length"))
+        async with drive(server=server) as app:
+            await app.begin("one")
+            id = app.conversation.id
+        async with drive(server=server, conversation=id) as app:
+            await app.until(lambda: f"Tab, then {words} · r retry" in app.text)

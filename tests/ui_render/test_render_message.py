@@ -203,7 +203,9 @@ def test_keys_of_messages_are_named_with_the_way_there_while_the_focus_is_elsewh
     assert "o open" not in foot(half, False)
     assert "■ Stopped · c continue" in foot(half, True)
     assert "o open" in foot(half, True)
+    assert "■ Stopped · Tab, then c send “Continue.”" in foot(replace(half, goes_on=False), False)
     failed = replace(half, state=State.ERROR, note="out of memory")
+    assert "│ c send “Continue.”   r retry   y copy " in foot(replace(failed, goes_on=False), True)
     assert "│ Tab, then c continue   r retry   y copy " in foot(failed, False)
     assert {cell_len(row) for row in foot(failed, False, 40).splitlines() if row[:1] in "╭│╰" and row} == {40}
 

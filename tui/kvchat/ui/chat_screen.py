@@ -628,6 +628,7 @@ class ChatScreen(Screen[None]):
                 self.view.show_list()
             case ServerChanged():
                 self.server.changed()
+                self.view.server_changed()
             case FallbackChosen():
                 self.server.fell_back(event)
             case WarmthChanged():

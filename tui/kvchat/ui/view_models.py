@@ -26,17 +26,21 @@ if TYPE_CHECKING:
     from kvchat.ui.terminal.desktop import Prefilled
 
 YOU = "You"
+Continues = Callable[[Node], bool]
 PATIENCE = 0.3
 """Seconds without news before the row says what is waited for: a warm answer starts without a flicker."""
 
 
-def items_of(conversation: OpenConversation, model: str, now: datetime) -> list[TranscriptItem]:
-    """The branch in use; the system message only where it is not the standing one of an empty conversation."""
+def items_of(
+    conversation: OpenConversation, model: str, now: datetime, continues: Continues = lambda _: True
+) -> list[TranscriptItem]:
+    """The branch in use; the system message only where it is not the standing one of an empty conversation.
+    `continues`: whether its server continues an answer."""
     items, known = [], dict[int, ContextBlock]()
     for node in conversation.path()[1:]:
         if node.message.blocks:
             known |= sources((node,))
-        items.append(item_of(conversation.tree, node, conversation.live, model, now, known))
+        items.append(item_of(conversation.tree, node, conversation.live, model, now, known, continues))
     return items
 
 
@@ -47,6 +51,7 @@ def item_of(
     model: str,
     now: datetime,
     known: Mapping[int, ContextBlock] | None = None,
+    continues: Continues = lambda _: True,
 ) -> TranscriptItem:
     """One message; `live` gives a streaming answer its text so far. `known`: the sources on its branch, where they are
     at hand."""
@@ -73,6 +78,7 @@ def item_of(
         streaming=streaming,
         sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
         call=call,
+        goes_on=continues(node),
     )
 
 

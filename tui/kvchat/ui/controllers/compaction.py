@@ -111,7 +111,8 @@ class CompactionController:
 
     def items(self) -> list[TranscriptItem]:
         """The branch that is looked at, and below it the summary that is being written of it."""
-        items = items_of(self.workspace.conversation, self.workspace.model(), self.workspace.now())
+        workspace = self.workspace
+        items = items_of(workspace.conversation, workspace.model(), workspace.now(), workspace.continues)
         running = self._summary()
         return items if running is None else [*items, summary_item(running, self.workspace.key_of("stop"))]
 

@@ -98,6 +98,8 @@ class ConversationView:
         """The images that were shown, or tried to be."""
         self._told_news: tuple[object, ...] = ()
         """What of the running answer's prompt was shown last."""
+        self._kind = ""
+        """The kind of server that the messages were shown for."""
 
     # -- the list
 
@@ -135,6 +137,15 @@ class ConversationView:
             self._show_aside()
             self._show_rail()
             self._empty.show()
+
+    def server_changed(self) -> None:
+        """Whether a cut answer can be continued is known once its server is."""
+        server, current = self._service.servers.info, self.workspace.current
+        if server is None or current is None or server.kind == self._kind:
+            return
+        self._kind = server.kind
+        if any(node.is_cut for node in current.path()):
+            self._transcript.set_items(self._compaction.items())
 
     # -- the conversation
 
@@ -234,7 +245,11 @@ class ConversationView:
             return
         answer, here = conversation.tree[node], workspace.shows(id)
         if here:
-            self._transcript.end_stream(item_of(conversation.tree, answer, None, workspace.model(), workspace.now()))
+            self._transcript.end_stream(
+                item_of(
+                    conversation.tree, answer, None, workspace.model(), workspace.now(), continues=workspace.continues
+                )
+            )
             self._compaction.offer()
         elif answer.state is State.ERROR:
             workspace.say(f"{one_line(conversation.record.title, 40)}: {note_sentence(answer.note)}", "error")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
+    from kvchat.prompt.message import Node
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.chat_screen import ChatScreen
     from kvchat.ui.controllers.questions import Questions
@@ -166,6 +167,11 @@ class Workspace:
     def model(self) -> str:
         """The model that would answer here."""
         return self.service.servers.asked_model(self.open_id)
+
+    def continues(self, answer: Node) -> bool:
+        """Whether the server goes on with this answer, as far as it is known."""
+        server = self.service.servers.info
+        return server is None or server.continues(answer.message)
 
     def tools_sentence(self) -> str:
         """Which tools the open conversation has, and what they cost."""

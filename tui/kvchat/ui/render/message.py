@@ -18,6 +18,7 @@ from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words
+from kvchat.text.messages import GO_ON
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
@@ -55,6 +56,8 @@ class TranscriptItem(Struct, frozen=True):
     """What a settled answer cites."""
     call: str = ""
     """The call of a tool that is being written, or calls that could not be carried out."""
+    goes_on: bool = True
+    """Whether the server continues it where it is cut, as far as that is known; else it is asked to by a message."""
 
     @property
     def is_cut(self) -> bool:
@@ -283,6 +286,7 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
 Does = tuple[str, str]
 """An action, and its word."""
 CONTINUE, RETRY = ("transcript.continue", "continue"), ("transcript.regenerate", "retry")
+ASK_ON = ("transcript.continue", f"send “{GO_ON}”")
 _ENDINGS: dict[State, tuple[str, str, str, tuple[Does, ...]]] = {
     State.STREAMING: ("○", "Another window is answering", "muted", ()),
     State.CANCELLED: ("■", "Stopped", "muted", ()),
@@ -327,7 +331,7 @@ def foot_rows(
     if live:
         rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:
-        does = (*((CONTINUE,) if item.is_cut else ()), RETRY, ("transcript.copy", "copy"))
+        does = (*_going_on(item), RETRY, ("transcript.copy", "copy"))
         rows += error_box(clean(item.note) or "The server answered with an error.", width, does, has_keys, key)
     elif not item.streaming and (item.state in _ENDINGS or item.note):
         rows += wrapped(_ending(item, has_keys, key), width, end="")
@@ -342,9 +346,14 @@ def _ending(item: TranscriptItem, has_keys: bool, key: KeyOf) -> list[Span]:
     note = one_line(item.note)
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
     spans = [Span(f"{glyph} {told}", style, "")]
-    for number, one in enumerate((*((CONTINUE,) if item.is_cut else ()), *does)):
+    for number, one in enumerate((*_going_on(item), *does)):
         spans += [Span(" · ", "muted", ""), *(() if number or has_keys else _way_there(key)), *_key_spans(one, key)]
     return spans
+
+
+def _going_on(item: TranscriptItem) -> tuple[Does, ...]:
+    """How one goes on with what is cut."""
+    return (CONTINUE if item.goes_on else ASK_ON,) if item.is_cut else ()
 
 
 def _way_there(key: KeyOf) -> tuple[Span, ...]:

@@ -208,7 +208,7 @@ class TranscriptKeys(TranscriptView):
     def can(self) -> frozenset[str]:
         """What can be done with the message that is meant, of what not every message has something for."""
         entry, found = self._selected_entry, set()
-        if entry is not None and entry.item.is_cut:
+        if entry is not None and entry.item.is_cut and entry.item.goes_on:
             found.add("transcript.continue")
         if entry is not None and entry.codes():
             found.add("transcript.code")
@@ -230,7 +230,8 @@ class TranscriptKeys(TranscriptView):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The key that continues is a letter like any other where there is nothing to continue."""
-        if action == "continue" and "transcript.continue" not in self.can:
+        entry = self._selected_entry
+        if action == "continue" and not (entry is not None and entry.item.is_cut):
             return False
         return super().check_action(action, parameters)
 
