@@ -10,13 +10,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader, GGUFWriter
+from gguf import GGUFReader, GGUFWriter, TokenType
 
 WIDTH, INNER, HEADS, KV_HEADS, HEAD = 64, 128, 4, 2, 16
 CONTEXT = 32768
@@ -52,6 +52,41 @@ FORGETFUL = """\
 {% endif -%}{%- endif -%}
 """
 """A chat template that leaves out the reasoning of all turns but the last."""
+
+CALL, END_CALL, END = 8, 9, 2
+"""Tokens of a model that calls: what opens and closes a call, and what ends an answer."""
+CALLING = """\
+{%- set first = messages[0].content if messages[0].role == 'system' else '' -%}
+{%- if tools or first -%}<|im_start|>system
+{{ first }}
+{%- if tools %}
+
+Functions that can be called, one in a line:
+{%- for t in tools %}
+{{ t | tojson }}
+{%- endfor %}
+
+A call looks like this:
+<tool_call>{"name": "look", "arguments": {"at": "sea"}}</tool_call>
+{%- endif %}<|im_end|>
+{% endif -%}
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}<|im_start|>user
+{{ m.content }}<|im_end|>
+{% elif m.role == 'assistant' -%}<|im_start|>assistant
+{{ m.content or '' }}
+{%- for c in m.tool_calls or [] -%}
+{%- set given = c.function.arguments -%}
+<tool_call>{"name": "{{ c.function.name }}", "arguments": {{ given if given is string else given | tojson }}}</tool_call>
+{%- endfor -%}<|im_end|>
+{% elif m.role == 'tool' -%}<|im_start|>tool
+{{ m.content }}<|im_end|>
+{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}
+"""
+"""A chat template that opens a call with a token of its own, at which the server's grammar of calls takes over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +195,16 @@ def forgetful(path: Path, tokenizer: Tokenizer) -> None:
     dense(path, tokenizer, FORGETFUL)
 
 
-def sliding(path: Path, tokenizer: Tokenizer) -> None:
-    model = _Model(path, "gemma3", 6, tokenizer, PLAIN)
+def calling(path: Path, tokenizer: Tokenizer, write: Callable[[Path, Tokenizer, str], None]) -> None:
+    """A model of another kind that calls tools: `CALL` is a token of its own."""
+    tokens, types = [*tokenizer.tokens], [*tokenizer.types]
+    for at, name in ((CALL, "<tool_call>"), (END_CALL, "</tool_call>")):
+        tokens[at], types[at] = name, TokenType.USER_DEFINED
+    write(path, replace(tokenizer, tokens=tokens, types=types), CALLING)
+
+
+def sliding(path: Path, tokenizer: Tokenizer, template: str = PLAIN) -> None:
+    model = _Model(path, "gemma3", 6, tokenizer, template)
     model.file.add_head_count_kv(KV_HEADS)
     model.file.add_key_length(HEAD)
     model.file.add_value_length(HEAD)
@@ -175,9 +218,9 @@ def sliding(path: Path, tokenizer: Tokenizer) -> None:
     model.close()
 
 
-def hybrid(path: Path, tokenizer: Tokenizer) -> None:
+def hybrid(path: Path, tokenizer: Tokenizer, template: str = PLAIN) -> None:
     kv_heads = [0, KV_HEADS, 0, KV_HEADS]
-    model = _Model(path, "lfm2", len(kv_heads), tokenizer, PLAIN)
+    model = _Model(path, "lfm2", len(kv_heads), tokenizer, template)
     model.file.add_head_count_kv(kv_heads)
     model.file.add_shortconv_l_cache(3)
     model.ones("token_embd_norm.weight", WIDTH)
@@ -253,13 +296,16 @@ KINDS: dict[str, Callable[[Path, Tokenizer], None]] = {
     "forgetful": forgetful,
     "sliding": sliding,
     "hybrid": hybrid,
+    "calling dense": partial(calling, write=dense),
+    "calling hybrid": partial(calling, write=hybrid),
+    "calling sliding": partial(calling, write=sliding),
 }
 
 
 def tiny_models(
     folder: Path,
     tokenizer: Path,
-    kinds: Iterable[str] = tuple(KINDS),
+    kinds: Iterable[str] = ("dense", "forgetful", "sliding", "hybrid"),
     templates: Mapping[str, str] | None = None,
 ) -> dict[str, Path]:
     """The models of `kinds` in `folder`, and dense ones with `templates` by name, all with the tokenizer of the GGUF

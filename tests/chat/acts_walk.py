@@ -79,8 +79,8 @@ class Tally:
 class Site:
     """A server at one address, and what it is started with."""
 
-    def __init__(self, model: Path, shape: Shape, context: int, folder: Path) -> None:
-        self.model, self.shape, self.context, self.folder = model, shape, context, folder
+    def __init__(self, model: Path, shape: Shape, context: int, folder: Path, **options: object) -> None:
+        self.model, self.shape, self.context, self.folder, self.options = model, shape, context, folder, options
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -91,7 +91,14 @@ class Site:
     async def start(self) -> None:
         await self._running.aclose()
         await self._running.enter_async_context(
-            serving(self.model, self.shape, self.context, port=self.port, slot_save_path=f"{self.folder}/")
+            serving(
+                self.model,
+                self.shape,
+                self.context,
+                port=self.port,
+                slot_save_path=f"{self.folder}/",
+                **self.options,
+            )
         )
 
     async def stop(self) -> None:

@@ -146,10 +146,12 @@ async def test_off_for_a_turn_the_prompt_keeps_its_head(allowed, server, folder)
     assert server.chats[-1].json["tool_choice"] == "none"
 
 
-async def test_a_call_that_is_prefilled_in_other_tokens_is_no_waste(allowed, server, folder):
+async def test_a_call_that_is_prefilled_in_other_tokens_is_wasted_and_the_result_is_new(allowed, server, folder):
     conversation = await said(allowed, server, calls(READ_A, prompt=100), tokens("Ten.", prompt=160, cached=100))
-    figures = conversation.path()[-1].figures
-    assert (figures.evaluated_tokens, figures.new_tokens, figures.wasted_tokens) == (60, 60, 0)
+    made, figures = (one.figures for one in conversation.path() if one.role is Role.ASSISTANT)
+    assert figures.evaluated_tokens == 60
+    assert figures.new_tokens == 60 - made.predicted_tokens
+    assert (figures.wasted_tokens, figures.cause) == (made.predicted_tokens, "retokenised")
 
 
 async def test_the_last_step_must_answer(allowed, server, folder):

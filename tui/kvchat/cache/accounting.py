@@ -68,6 +68,9 @@ class TurnFigures(Struct, frozen=True):
     ahead_tokens: int | None = None
     """Of the cached tokens, those that warm-ups prefilled for this question, before it was sent or while it waited.
     None: none."""
+    predicted_roughly: bool | None = None
+    """Whether `predicted_cached` is an estimate: it goes on from a call that came in other tokens than it is printed
+    in."""
 
     @property
     def noise(self) -> int:

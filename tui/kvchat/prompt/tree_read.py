@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.message import Node, Role
 
 
@@ -32,7 +31,7 @@ def read_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> 
         if node.role is not Role.ASSISTANT or (figures is None and not node.text and not node.message.calls):
             continue
         counted = figures is not None and figures.predicted_tokens is not None
-        found[node.digest] = _read_to(node, figures) if figures is not None and counted else found.get(node.digest)
+        found[node.digest] = figures.context_used if figures is not None and counted else found.get(node.digest)
         began = bool(not node.is_wordless or (figures and figures.predicted_tokens))
         began = began and (not model or node.model in ("", model))
         if began and figures is not None and figures.asked_tokens is not None and node.parent in asked:
@@ -41,9 +40,3 @@ def read_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> 
         if (digest := path[messages - 1].digest) in found:
             return ReadBefore(messages, found[digest])
     return NOTHING_READ
-
-
-def _read_to(answer: Node, figures: TurnFigures) -> int | None:
-    """How far the prompts that go on with an answer are known to be read: a template may print a call in other tokens
-    than it came in, and prefills it then."""
-    return figures.asked_tokens if answer.message.calls else figures.context_used

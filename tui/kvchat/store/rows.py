@@ -122,6 +122,7 @@ FIGURE_FIELDS = (
     "begun_tokens",
     "alternative",
     "ahead_tokens",
+    "predicted_roughly",
 )
 
 _ROLES = {role.value: role for role in Role}

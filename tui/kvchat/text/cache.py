@@ -125,6 +125,7 @@ def prediction(figures: TurnFigures | None, about: str = "") -> str:
     if figures is None or figures.predicted_cached is None:
         return ""
     said = UNREPORTED if figures.cached_tokens is None else f"server says {count(figures.cached_tokens)}"
+    about = "~" if figures.predicted_roughly else about
     return f"predicted {about}{counted(figures.predicted_cached, 'cached token')}, {said}"
 
 
@@ -135,6 +136,7 @@ def accuracy(report: CacheReport) -> str:
     if not made:
         told = [turn.figures for turn in report.turns if turn.figures is not None]
         told = [turn for turn in told if turn.predicted_cached is not None and turn.cached_tokens is not None]
+        told = [turn for turn in told if not turn.predicted_roughly]
         made, exact = len(told), sum(turn.predicted_cached == turn.cached_tokens for turn in told)
     words = f"exact in {count(exact)} of {counted(made, 'request')}"
     if report.shown is not None:

@@ -127,7 +127,7 @@ def _rewritten(s: Statement) -> str:
 
 def _retokenised(s: Statement) -> str:
     since = f" from its token {_number(s['token'])} on" if s["token"] is not None else ""
-    return f"The last answer reads back as other tokens{since}"
+    return f"The last {'call' if s['call'] else 'answer'} reads back as other tokens{since}"
 
 
 def _taken_by(s: Statement) -> str:

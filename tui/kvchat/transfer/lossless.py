@@ -339,6 +339,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         begun_tokens=item.optional_whole("begun_tokens"),
         alternative=item.optional_whole("alternative"),
         ahead_tokens=item.optional_whole("ahead_tokens"),
+        predicted_roughly=item.optional_flag("predicted_roughly"),
     )
 
 

@@ -85,7 +85,7 @@ class Reason(StrEnum):
     SYSTEM_MOVED = auto()
     REWRITTEN = auto()  # message, text, token
     ANSWER_REWRITTEN = auto()
-    RETOKENISED = auto()  # token: of the answer, None: from its first
+    RETOKENISED = auto()  # token: of the answer, None: from its first; call: whether it was one
     BLOCKS = auto()  # block: tokens
     CANCELLED = auto()
     WARM_UP = auto()

@@ -81,6 +81,8 @@ class LastRead(Struct, frozen=True):
     the server may have written more than came."""
     same_tokens: bool | None = None
     """Whether the answer, as history, has the tokens that it was sampled in; None: not known."""
+    calls: bool = False
+    """Whether it called tools."""
 
     @property
     def left(self) -> int | None:

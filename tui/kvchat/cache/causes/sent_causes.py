@@ -166,7 +166,7 @@ def retokenised(case: Case) -> Suspicion | None:
     sure = parted.what is Difference.REPLY or parted.exact
     return case.suspect(
         Cause.RETOKENISED,
-        said(Reason.RETOKENISED, token=at if at is not None and at > 1 else None),
+        said(Reason.RETOKENISED, token=at if at is not None and at > 1 else None, call=before.calls or None),
         None,
         parted.where,
         convincing=sure and case.explains(parted.common),

@@ -7,9 +7,10 @@ those of a prompt with images, whose tokens only the server knows.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -24,7 +25,7 @@ from kvchat.chat.cache.message_offsets import Seams
 from kvchat.chat.events import EventBus, WarmthChanged
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.token_ids import KnownIds
-from kvchat.prompt.tools import calls_in
+from kvchat.prompt.tools import ToolCall, calls_in
 from kvchat.prompt.wire import canonical
 
 MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
@@ -49,6 +50,8 @@ class Prefix(Struct, frozen=True):
     tokens: Tokens
     history: int | None = None
     """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
+    is_retokenised: bool = False
+    """Whether the last message, which calls tools, was sampled in other tokens."""
 
 
 class AnsweredPrompt(Struct, frozen=True):
@@ -149,11 +152,45 @@ class PromptTokens:
         told = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else NO_TOKENS
         return len(told) if told and whole.starts_with(told) else None
 
-    def printed_anew(self, turn: ChatTurn, length: int) -> None:
-        """The template prints the call that `turn` ends with in other tokens than it came in, so that it is prefilled
-        as something new: only the `length` tokens of its prompt were there before."""
-        if (found := self._prefixes.get(_key(turn))) is not None:
-            self._prefixes[_key(turn)] = replace(found, history=length)
+    async def with_calls_as_they_came(self, turn: ChatTurn, prompt: str) -> Tokens | None:
+        """The token ids of the prefix after `turn`, whose last message calls tools, had its template printed their
+        arguments as they came; None where it does, or prints them as no JSON. `prompt`: what stands before them."""
+        printed = text = self._frames.get(_key(turn), ("", ""))[0]
+        at = len(prompt)
+        for call in calls_in(turn.wires[-1]):
+            for form in (call.arguments, *_forms(call)):
+                if (found := text.find(form, at)) >= 0:
+                    text = text[:found] + call.arguments + text[found + len(form) :]
+                    at = found + len(call.arguments)
+                    break
+        if text == printed:
+            return None
+        try:
+            return await self._access.tokens_of(text)
+        except BackendError as error:
+            self.gave_up(error)
+            return None
+
+    async def retokenised(self, settled: ChatTurn, prompt: str, length: int, said: str) -> Tokens:
+        """The call that `settled` ends with was sampled in other tokens than the template prints: which of its tokens
+        are the same all the same, most likely. These are those of the text `said` before it, and one more, which opens
+        a call. `prompt`: what was answered, of `length` tokens."""
+        key = _key(settled)
+        if (found := self._prefixes.get(key)) is None:
+            return NO_TOKENS
+        self._prefixes[key] = replace(found, is_retokenised=True)
+        text, same = self._frames.get(key, ("", ""))[0], length
+        if said and (at := text.find(said, len(prompt))) >= 0:
+            try:
+                same = found.tokens.common(await self._access.tokens_of(text[: at + len(said)]))
+            except BackendError as error:
+                self.gave_up(error)
+        return found.tokens.after(length).first(max(0, same - length) + 1)
+
+    def is_retokenised(self, turn: ChatTurn) -> bool:
+        """Whether `turn` ends with a call that was sampled in other tokens than the template prints."""
+        found = self._prefixes.get(_key(turn))
+        return found is not None and found.is_retokenised
 
     async def came_behind(self, prompt: str, said: str) -> Tokens | None:
         """The token ids of a prompt and the text of the answer to it, as that came; None where the server does not
@@ -229,6 +266,12 @@ class PromptTokens:
         if self._works:
             self._works = False
             self._events.tell(WarmthChanged())
+
+
+def _forms(call: ToolCall) -> Iterator[str]:
+    """The JSON in which templates print the arguments of a call."""
+    for separators in ((", ", ": "), (",", ":")):
+        yield json.dumps(call.given(), ensure_ascii=False, separators=separators)
 
 
 def _following(wires: Sequence[bytes], text: str) -> Message:

@@ -200,7 +200,8 @@ class ServerCache:
             asked_before=read.messages == len(path) and path[-1].role is not Role.ASSISTANT,
             server=identity(self.server, turn.model),
             beside_cancelled=self.cancelled.computing(),
-            history=self.prompts.known_history(_prefilled_before(turn, path)),
+            history=self.prompts.known_history(before := _prefilled_before(turn, path)),
+            goes_on_from_a_call=self.prompts.is_retokenised(before),
         )
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
@@ -336,7 +337,9 @@ class ServerCache:
         if cached is None or tracked.tokens is None:
             return replace(figures, predicted_cached=prediction.cached)
         inherited = cached > prediction.cached and (self.slots.inherits or not tracked.certain)
-        hidden = inherited or (cached != prediction.cached and prediction.allows(cached))  # some ids were not known
+        roughly = tracked.goes_on_from_a_call and prediction.most > prediction.cached
+        some_unknown = cached != prediction.cached and prediction.allows(cached)  # ids of what was held
+        hidden = inherited or (some_unknown and not roughly)
         if not cached and await self._denies(tracked):
             tracked.denied = prediction.cached  # not believed: it holds what it is to hold after this request
         else:
@@ -348,9 +351,10 @@ class ServerCache:
             tracked.shape, tracked.before, tracked.prediction = proved.shape, proved.before, proved.prediction
         if hidden:
             return figures
-        self.predictions += 1
-        self.exact += prediction.cached == cached
-        return replace(figures, predicted_cached=prediction.cached)
+        if not roughly:
+            self.predictions += 1
+            self.exact += prediction.cached == cached
+        return replace(figures, predicted_cached=prediction.cached, predicted_roughly=roughly or None)
 
     async def _denies(self, tracked: TrackedTurn) -> bool:
         """Whether a server that reports nothing cached answered in the very slot that is sure to have held the prompt's
@@ -492,7 +496,7 @@ class ServerCache:
         if tracked.altered:
             return Tokens.unknown(min(count, MOST_SAMPLED))
         state = answer.state
-        if self.is_brief and tracked.shown and not answer.message.reasoning:
+        if self.is_brief and tracked.shown and not answer.message.reasoning and not answer.message.calls:
             try:
                 prefix = await self.prompts.said_behind(settled, tracked.rendered, _added(tracked, answer))
             except BackendError as error:
@@ -511,8 +515,16 @@ class ServerCache:
             if tracked.came is not None and tracked.turn.known is None:
                 printed, known = known, await self._as_it_came(tracked, prompt, count, stopped=bool(stopped))
                 differs = not known or known != printed
+            elif answer.message.calls and history is not None and tracked.turn.known is None:
+                came = await self.prompts.with_calls_as_they_came(settled, tracked.rendered)
+                if came is not None:  # in as many tokens or others
+                    longer, differs = len(came) - len(prefix) - 1, True
+                    fits = reads_back(count, history + longer - len(prompt), bool(stopped))
+                    known = came.after(len(prompt)).first(count) if fits else NO_TOKENS
             if differs and answer.message.calls:
-                self.prompts.printed_anew(settled, len(prompt))
+                said = answer.text or answer.message.reasoning
+                same = await self.prompts.retokenised(settled, tracked.rendered, len(prompt), said)
+                known = known or same
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
     async def _as_it_came(self, tracked: TrackedTurn, prompt: Tokens, count: int, *, stopped: bool) -> Tokens:

@@ -69,6 +69,9 @@ class TrackedTurn(Struct):
     came: str | None = None
     """The answer's text as it came, where it is stored in another form: a call that was written as text, or a broken
     one that became text."""
+    goes_on_from_a_call: bool = False
+    """Whether the branch ends with a call that was sampled in other tokens than it is printed in: of the answer that
+    made it only the first tokens are in the cache, and which ones is an estimate."""
     asked_before: bool = False
     """Whether its question was answered before."""
     sent_before: int | None = None

@@ -352,10 +352,11 @@ class CacheTracker:
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
         finding = tracked.finding = explain(evidence) or silent_loss(evidence)
-        if cache is not None and figures.predicted_cached is not None and figures.cached_tokens is not None:
+        predicted, cached = figures.predicted_cached, figures.cached_tokens
+        if cache is not None and predicted is not None and cached is not None and not figures.predicted_roughly:
             kind = f"{evidence.changed_by or 'question'}, {tracked.prediction.source if tracked.prediction else ''}"
             excused = finding is not None and finding.cause in NOBODY_FORESEES
-            cache.trust = cache.trust.judged(kind, figures.predicted_cached, figures.cached_tokens, excused=excused)
+            cache.trust = cache.trust.judged(kind, predicted, cached, excused=excused)
         if finding is None:
             return figures
         return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
@@ -452,6 +453,7 @@ class CacheTracker:
             answer.text,
             answer.message.reasoning,
             stopped=stopped_by_model(answer.state),
+            calls=bool(answer.message.calls),
         )
 
     # -- warmth ------------------------------------------------------------------------------------------------------

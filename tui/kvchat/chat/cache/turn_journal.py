@@ -171,6 +171,7 @@ class Journal:
                 slot_tokens,
                 stopped_by_model(answer.state),
                 sampled.known == len(sampled) if sampled is not None else None,
+                bool(answer.message.calls),
             ),
         )
         while len(self._reads) > KEPT_READS:
