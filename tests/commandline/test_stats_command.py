@@ -16,6 +16,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedSample
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
+from kvchat.prompt.tools import ToolCall
 from kvchat.store import Store
 from kvchat.store.stats import cache_stats
 from kvchat.text.format import duration
@@ -105,6 +106,29 @@ async def test_json_has_numbers_and_kinds_under_the_keys_of_the_page(run: Any, w
         assert sum(day[key] for day in found["days"]) == found[key]
     assert sum(day["seconds_saved"] or 0 for day in found["days"]) == pytest.approx(found["seconds_saved"])
     assert found["days"][0]["reuse"] is None and found["days"][0]["seconds_saved"] is None
+
+
+async def test_a_turn_is_one_answer_however_many_calls_it_took(run: Any, data: Path) -> None:
+    store = Store.open(data)
+    put(store, [(1, FIRST), (0, GOOD)])
+    [record] = store.conversations()
+    tree = store.tree(record.id)
+    tip, call = tree[record.head or ""], ToolCall("id1", "read_file", '{"path": "a.txt"}')
+    made = [node(tip, Message(Role.USER, "And the file?"), NOW)]
+    for at in range(2):
+        call = replace(call, id=f"id{at}")
+        made.append(node(made[-1], Message(Role.ASSISTANT, "", calls=(call,)), NOW, figures=LOST if at else GOOD))
+        made.append(node(made[-1], Message(Role.TOOL, "A lamp.", calls=(call,)), NOW))
+    made.append(node(made[-1], Message(Role.ASSISTANT, "A lamp."), NOW, figures=GOOD))
+    add_nodes(store, replace(record, head=made[-1].id), made)
+    store.close()
+    lines = (await run("stats")).out.splitlines()
+    assert lines[0].endswith("last 7 days · 3 answers in 5 requests")
+    assert next(line.split() for line in lines if line.startswith("waste"))[3:5] == ["1", "request"]
+    found = json.loads((await run("stats", "--json")).out)
+    assert (found["turns"], found["requests"], found["unknown_turns"]) == (3, 5, 0)
+    assert [(day["turns"], day["requests"]) for day in found["days"][-2:]] == [(1, 1), (2, 4)]
+    assert found["cached_tokens"] == 3 * 1_099 + 400
 
 
 async def test_more_days_look_further_back_and_leave_out_the_empty_ones(run: Any, week: Path) -> None:

@@ -8,7 +8,7 @@ from cache_samples import a_report
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import TurnReport
 from kvchat.cache.speed import SpeedFit, SpeedSample, fit
-from kvchat.text.cache import accuracy, speed_words
+from kvchat.text.cache import accuracy, prediction, speed_words, turn_name, turn_sum
 
 
 def turns(*told: tuple[int | None, int | None]) -> tuple[TurnReport, ...]:
@@ -44,3 +44,52 @@ def test_a_speed_is_told_only_where_a_prompt_came_so_far(length: int, is_told: b
 
 def test_no_speed_is_no_figure() -> None:
     assert speed_words(None) == speed_words(SpeedFit(0.0)) == "not measured yet"
+
+
+CALL, RESULT, ANSWER = TurnFigures(800, 0, 30, 800), TurnFigures(900, 801, 30, 70), TurnFigures(990, 931, 9, 59)
+
+
+def loop(*figures: TurnFigures | None) -> list[TurnReport]:
+    """A plain turn, one of these requests, and a plain one."""
+    steps = [TurnReport("And?", one, goes_on=at > 0) for at, one in enumerate(figures)]
+    return [TurnReport("Hello?", ANSWER), *steps, TurnReport("Sure?", ANSWER)]
+
+
+@pytest.mark.parametrize(
+    ("turns", "names"),
+    [
+        (loop(ANSWER), ["turn 1", "turn 2", "turn 3"]),
+        (loop(CALL, ANSWER), ["turn 1", "turn 2, request 1 of 2", "turn 2, request 2 of 2", "turn 3"]),
+        (loop(CALL, RESULT, ANSWER)[1:], [*(f"turn 1, request {at} of 3" for at in (1, 2, 3)), "turn 2"]),
+        ([TurnReport("", CALL, goes_on=True)], ["turn 1"]),
+    ],
+)
+def test_the_requests_of_a_turn_have_its_number(turns: list[TurnReport], names: list[str]) -> None:
+    assert [turn_name(turns, at) for at in range(len(turns))] == names
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ([CALL, RESULT, ANSWER], "turn 2 in 3 requests: 1,732 cached · 929 new · 29 wasted"),
+        ([CALL, ANSWER], "turn 2 in 2 requests: 931 cached · 859 new · 0 wasted"),
+        (
+            [CALL, TurnFigures(900, 801, 30, 70, estimated=True)],
+            "turn 2 in 2 requests: ~801 cached · 899 new · 0 wasted",
+        ),
+        ([CALL, None, ANSWER], "turn 2 in 3 requests: reuse unknown"),
+        ([CALL, TurnFigures(900)], "turn 2 in 2 requests: reuse unknown"),
+        ([ANSWER], ""),
+    ],
+)
+def test_a_turn_is_summed_beside_its_requests(figures: list[TurnFigures | None], words: str) -> None:
+    turns = loop(*figures)
+    assert {turn_sum(turns, at) for at in range(1, len(turns) - 1)} == {words}
+    assert not turn_sum(turns, 0) and not turn_sum(turns, len(turns) - 1)
+
+
+def test_a_prediction_that_goes_on_from_a_call_in_other_tokens_wears_a_tilde() -> None:
+    told = TurnFigures(900, 801, predicted_cached=803, predicted_roughly=True)
+    assert prediction(told) == "predicted ~803 cached tokens, server says 801"
+    report = a_report(1.0, turns=(*turns((470, 470)), TurnReport("And?", told)), predictions=0, exact_predictions=0)
+    assert accuracy(report) == "exact in 1 of 1 request", "an estimate is neither exact nor wrong"

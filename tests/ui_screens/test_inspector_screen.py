@@ -112,6 +112,24 @@ async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigu
         assert words in shown.prose
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_turn_that_called_tools_is_summed_beside_its_steps(size: tuple[int, int]) -> None:
+    steps = [figures(1948, 1916, 32), figures(2100, 1949, 120), figures(2300, 2101, 199)]
+    asked = ["question 2", "↳ read_file a.txt", "↳ read_file b.txt"]
+    loop = [TurnReport(word, cost, goes_on=word[0] == "↳") for word, cost in zip(asked, steps, strict=True)]
+    report = of_turns(figures(1916, 0, 1916))
+    report = replace(report, turns=(*report.turns, *loop, TurnReport("question 3", figures(2400, 2350, 50))))
+    async with showing(inspector(report), size=size) as shown:
+        assert shown.cursor_line == turn_line(shown, 3) and "requests" not in shown.prose
+        for at in (3, 2, 1):
+            await shown.press("up")
+            assert f"Turn 2, request {at} of 3: " in shown.prose
+            assert "Turn 2 in 3 requests: 5,966 cached · 351 new · 31 wasted." in shown.prose
+        assert shown.cursor_line == turn_line(shown, 2)
+        await shown.press("up")
+        assert "Turn 1: " in shown.prose and "requests" not in shown.prose
+
+
 async def test_what_the_server_does_not_report_is_unknown_and_never_zero() -> None:
     report = of_turns(TurnFigures(ttft_ms=310), None)
     async with showing(inspector(report, SILENT)) as shown:

@@ -182,9 +182,12 @@ def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
 
 
 class Totals(Struct, frozen=True):
-    """Sums over turns whose figures are known, and how many are not."""
+    """Sums over requests whose figures are known, and how many are not."""
 
     turns: int = 0
+    """Requests: each is a turn, or a step of one that calls tools."""
+    steps: int = 0
+    """Of these, the ones that only called tools, so that their turn went on."""
     unknown: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -197,6 +200,11 @@ class Totals(Struct, frozen=True):
     """Of what was not new, the tokens that were cached."""
     seconds_saved: float | None = None
     """What prefilling the cached tokens would have taken; None without a measured speed."""
+
+    @property
+    def answers(self) -> int:
+        """Turns, however many steps each took."""
+        return self.turns - self.steps
 
     @property
     def are_unknown(self) -> bool:
@@ -223,9 +231,9 @@ def seconds_saved(turn: TurnFigures, speed: SpeedFit | float | None) -> float | 
     return turn.cached_tokens / speed if isinstance(speed, float) else speed.seconds(0, turn.cached_tokens)
 
 
-def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None) -> Totals:
-    """The sums over `turns`. `speed`: of the server that answered, as for `seconds_saved`; None: as measured in the
-    turns themselves."""
+def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None, steps: int = 0) -> Totals:
+    """The sums over `turns`, of which so many are `steps`. `speed`: of the server that answered, as for
+    `seconds_saved`; None: as measured in the turns themselves."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
     told_by = speed or measured_speed(turns)
@@ -233,6 +241,7 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None) 
     cached = sum(t.cached_tokens or 0 for t in known)
     return Totals(
         turns=len(turns),
+        steps=steps,
         unknown=len(turns) - len(known),
         prompt_tokens=sum(t.prompt_tokens or 0 for t in known),
         cached_tokens=cached,
@@ -252,6 +261,7 @@ def sum_of(parts: Iterable[Totals]) -> Totals:
         name: sum(getattr(part, name) for part in parts)
         for name in (
             "turns",
+            "steps",
             "unknown",
             "prompt_tokens",
             "cached_tokens",

@@ -89,11 +89,14 @@ class Holdings(Struct, frozen=True):
 
 
 class TurnReport(Struct, frozen=True):
-    """A turn of the branch. `figures` has the server's figures and the simulator's prediction."""
+    """A request of the branch: a turn, or a step of one that calls tools. `figures` has the server's figures and the
+    simulator's prediction."""
 
     question: str
     figures: TurnFigures | None
     finding: Finding | None = None
+    goes_on: bool = False
+    """Whether it goes on with the turn of the one before, with what a call gave."""
 
 
 class Ledger(Struct, frozen=True):

@@ -37,6 +37,8 @@ class Answered(Struct, frozen=True):
     """Seconds since the epoch."""
     by: Served
     figures: TurnFigures
+    is_step: bool = False
+    """Whether it called tools, so that its turn went on."""
 
 
 class Day(Struct, frozen=True):
@@ -88,7 +90,7 @@ def stats(
     turn; the others' tokens count as written. An answer from after the last day (the clock was set back) counts as of
     that."""
     today, cells = begins(days[-1], zone), {day: _ByServer() for day in days}
-    of_server, counted, written = _ByServer(), [], dict.fromkeys(days, 0)
+    of_server, counted, written, steps = _ByServer(), [], dict.fromkeys(days, 0), dict.fromkeys(days, 0)
     for answer in answers:
         day = days[-1] if answer.at >= today else datetime.fromtimestamp(answer.at, zone).date()
         if day in cells and answer.figures.alternative:
@@ -97,6 +99,7 @@ def stats(
             for group in (cells[day], of_server):
                 group.setdefault(answer.by, []).append(answer.figures)
             counted.append(answer.figures)
+            steps[day] += answer.is_step
     told_by = {by: speeds.get(by) or measured_speed(turns) for by, turns in of_server.items()}
     found = tuple(
         Day(
@@ -104,7 +107,7 @@ def stats(
             sum_of(
                 [
                     *(totals(turns, told_by[by]) for by, turns in cells[day].items()),
-                    Totals(predicted_tokens=written[day]),
+                    Totals(steps=steps[day], predicted_tokens=written[day]),
                 ]
             ),
         )

@@ -6,7 +6,7 @@ What is stored is shown without a server; what the server holds is added where o
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kvchat.cache.accounting import TurnFigures
@@ -31,6 +31,9 @@ from kvchat.text.cache import (
     side_request_words,
     speed_words,
     totals_words,
+    turn_name,
+    turn_of,
+    turn_sum,
     warm_up_words,
     warmth_words,
     why,
@@ -95,19 +98,20 @@ def _words(report: CacheReport, now: float) -> Iterator[str | TextTable]:
     yield " · ".join(filter(None, (warmth_words(report.warmth, now), prediction(last, about), accuracy(report))))
     yield ""
     if report.turns:
-        yield TextTable([_row(number, turn) for number, turn in enumerate(report.turns, 1)], COLUMNS)
-        for number, turn in enumerate(report.turns, 1):
-            yield from _reasons(number, turn)
+        yield TextTable([_row(report.turns, at) for at in range(len(report.turns))], COLUMNS)
+        for at in range(len(report.turns)):
+            yield from _reasons(report.turns, at)
         yield ""
     for name, words in _facts(report, now):
         yield f"{name:<{LABEL}}{one_line(words)}".rstrip()
 
 
-def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
+def _row(turns: Sequence[TurnReport], at: int) -> tuple[str, ...]:
+    turn, (number, requests) = turns[at], turn_of(turns, at)
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
     return (
-        str(number),
+        str(number) if at == requests.start else "",
         *(count_of(figures, value) for value in shown_tokens(figures)),
         first,
         speed(figures.prefill_speed),
@@ -116,13 +120,15 @@ def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     )
 
 
-def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
-    """The cause of a turn's wasted tokens, and what helps."""
-    if turn.figures is None or not turn.figures.notable_waste:
-        return
-    yield f"turn {number}: {again(turn)}"
-    if remedy := why(turn)[1]:
-        yield f"  → {one_line(remedy)}"
+def _reasons(turns: Sequence[TurnReport], at: int) -> Iterable[str]:
+    """The cause of a request's wasted tokens, and what helps; behind the last request of a turn, its sum."""
+    turn = turns[at]
+    if turn.figures is not None and turn.figures.notable_waste:
+        yield f"{turn_name(turns, at)}: {again(turn)}"
+        if remedy := why(turn)[1]:
+            yield f"  → {one_line(remedy)}"
+    if at == turn_of(turns, at)[1][-1] and (whole := turn_sum(turns, at)):
+        yield whole
 
 
 def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:

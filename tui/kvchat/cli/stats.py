@@ -19,6 +19,7 @@ from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
     REUSE,
+    answers_words,
     days_words,
     headline,
     nothing,
@@ -97,7 +98,8 @@ def as_json(stats: Stats) -> dict[str, object]:
 def _numbers(totals: Totals) -> dict[str, object]:
     known = not totals.are_unknown
     return {
-        "turns": totals.turns,
+        "turns": totals.answers,
+        "requests": totals.turns,
         "unknown_turns": totals.unknown,
         "seconds_saved": totals.seconds_saved,
         "cached_tokens": totals.cached_tokens if known else None,
@@ -134,7 +136,7 @@ def _words(stats: Stats) -> Iterator[str | TextTable]:
         yield nothing(len(stats.days))
         return
     figure, what = headline(stats)
-    yield " · ".join((f"{figure} {what}", days_words(len(stats.days)), counted(stats.totals.turns, "answer")))
+    yield " · ".join((f"{figure} {what}", days_words(len(stats.days)), answers_words(stats.totals)))
     yield ""
     few = len(stats.days) <= ALL_DAYS
     rows = [_row(short_day(day.date), day.totals) for day in stats.days if few or day.totals.turns]

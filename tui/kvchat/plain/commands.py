@@ -28,7 +28,15 @@ from kvchat.prompt.offered_tools import GROUPS
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, own, written_tags
 from kvchat.sanitize import one_line
 from kvchat.store.stats import side_work
-from kvchat.text.cache import accuracy, figures_sentence, prediction, side_work_words, totals_words, warmth_words
+from kvchat.text.cache import (
+    accuracy,
+    figures_sentence,
+    prediction,
+    side_work_words,
+    totals_words,
+    turn_name,
+    warmth_words,
+)
 from kvchat.text.format import counted
 from kvchat.text.memory import WHY_OFF
 from kvchat.text.messages import held_reason
@@ -542,9 +550,9 @@ class Commands:
         self._say(f"This conversation is {warmth_words(report.warmth, now)}.")
         if report.beginning is not None:
             self._say(f"It begins with {beginning_words(report.beginning)}.")
-        for number, turn in enumerate(report.turns, 1):
+        for at, turn in enumerate(report.turns):
             if turn.figures is not None and (words := figures_sentence(turn.figures)):
-                self._say(f"Turn {number}: {words}")
+                self._say(f"T{turn_name(report.turns, at)[1:]}: {words}")
         last = report.turns[-1].figures if report.turns else None
         self._say(
             f"In all: {totals_words(report.here)}; predictions {accuracy(report)}.",

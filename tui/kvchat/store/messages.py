@@ -258,14 +258,14 @@ class MessageRows:
 
     def answers(self, since: float) -> list[Answered]:
         rows = self._db.rows(
-            """SELECT created, coalesce(server, ''), coalesce(request.model, ''), figures
+            """SELECT created, coalesce(server, ''), coalesce(request.model, ''), calls IS NOT NULL, figures
                FROM node LEFT JOIN request ON request.node = node.id
                WHERE figures IS NOT NULL AND created >= ? ORDER BY created""",
             (since,),
         )
-        found = figures_of(row[3] for row in rows)
+        found = figures_of(row[4] for row in rows)
         return [
-            Answered(float(row[0]), (row[1], row[2]), figures)
+            Answered(float(row[0]), (row[1], row[2]), figures, bool(row[3]))
             for row, figures in zip(rows, found, strict=True)
             if figures
         ]

@@ -5,15 +5,18 @@ What is not known is left out or said to be unknown, never shown as 0.
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import NOISE, Totals, TurnFigures
+from kvchat.cache.accounting import NOISE, Totals, TurnFigures, totals
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.trust import KINDS
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
 from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, percent, short_count, speed
+from kvchat.text.stats import answers_words, unknown_words
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
@@ -229,6 +232,37 @@ def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
     return [*parts, (count(new), "new"), (count(wasted), "wasted")]
 
 
+def turn_name(turns: Sequence[TurnReport], index: int) -> str:
+    """`turn 2`, of a request; `turn 2, request 1 of 3` of one that took steps."""
+    number, requests = turn_of(turns, index)
+    at = index - requests.start + 1
+    return f"turn {number}" + (f", request {at} of {len(requests)}" if len(requests) > 1 else "")
+
+
+def turn_sum(turns: Sequence[TurnReport], index: int) -> str:
+    """`turn 2 in 3 requests: 1,204 cached · 115 new · 22 wasted`; empty for a turn that took one."""
+    number, requests = turn_of(turns, index)
+    if len(requests) == 1:
+        return ""
+    name = f"turn {number} in {counted(len(requests), 'request')}"
+    figures = [turns[at].figures or TurnFigures() for at in requests]
+    found = totals(figures)
+    if found.unknown:
+        return f"{name}: reuse unknown"
+    new, about = found.evaluated_tokens - found.wasted_tokens, "~" if any(one.estimated for one in figures) else ""
+    return (
+        f"{name}: {about}{count(found.cached_tokens)} cached · {count(new)} new · {count(found.wasted_tokens)} wasted"
+    )
+
+
+def turn_of(turns: Sequence[TurnReport], index: int) -> tuple[int, range]:
+    """The number of a request's turn, from 1, and the indices of the turn's requests."""
+    begins = [at for at, turn in enumerate(turns) if at == 0 or not turn.goes_on]
+    number = bisect(begins, index)
+    end = begins[number] if number < len(begins) else len(turns)
+    return number, range(begins[number - 1], end)
+
+
 def figures_words(turn: TurnFigures | None) -> list[str]:
     """What a turn cost, in a few words each; what is not known is left out."""
     if turn is None:
@@ -303,8 +337,8 @@ def totals_words(ledger: Ledger) -> str:
     if not totals.turns:
         return "no answers yet"
     if totals.are_unknown:
-        return f"{counted(totals.turns, 'answer')}, {UNREPORTED}"
-    unknown = f" · {totals.unknown} of {counted(totals.turns, 'answer')} unknown" if totals.unknown else ""
+        return f"{answers_words(totals)}, {UNREPORTED}"
+    unknown = f" · {unknown_words(totals)} unknown" if totals.unknown else ""
     return (
         f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
         f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from kvchat.text.format import count, counted, day_range, duration, percent, short_day
-from kvchat.text.stats import LEGEND, days_words, headline, reuse_words, unknown_words
+from kvchat.text.format import count, day_range, duration, percent, short_day
+from kvchat.text.stats import LEGEND, answers_words, days_words, headline, reuse_words, unknown_words
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import Totals
@@ -55,7 +55,7 @@ def card(stats: Stats) -> str:
 
 def _facts(stats: Stats) -> str:
     words = [f"reuse {percent(stats.totals.reuse)}"] if stats.totals.reuse is not None else []
-    words.append(counted(stats.totals.turns, "answer"))
+    words.append(answers_words(stats.totals))
     if stats.ttft_ms is not None:
         words.append(f"TTFT {duration(stats.ttft_ms / 1000)} (median)")
     if unknown := unknown_words(stats.totals):

@@ -41,6 +41,7 @@ class CacheReports:
         tree = opened.tree if opened is not None else self._core.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
+        steps = sum(bool(node.message.calls) for node in path if node.figures is not None)
         cache = self._core.servers.link(record.id).cache
         week, days = self._week()
         return CacheReport(
@@ -61,7 +62,7 @@ class CacheReports:
             if cache
             else "",
             here=Ledger(
-                totals(figures, self._core.speeds.on(path)),
+                totals(figures, self._core.speeds.on(path), steps),
                 misses(figures),
                 self._core.store.warmups(0.0, record.id),
                 self._core.store.side_requests.totals(0.0, record.id),
@@ -115,16 +116,16 @@ class CacheReports:
 
 
 def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[TurnReport]:
-    question = ""
+    question, goes_on = "", False
     for node in path:
         if node.role is Role.USER:
-            question = node.text
+            question, goes_on = node.text, False
         elif node.role is Role.TOOL:
-            question = f"↳ {shown_call(node.message.call)}"
+            question, goes_on = f"↳ {shown_call(node.message.call)}", True
         elif node.role is Role.ASSISTANT:
             stored, found = _finding(node.figures), findings.get(node.id)
             same = stored is not None and found is not None and found.evidence == stored.evidence
-            yield TurnReport(question, node.figures, found if same else stored)
+            yield TurnReport(question, node.figures, found if same else stored, goes_on)
 
 
 def _finding(figures: TurnFigures | None) -> Finding | None:

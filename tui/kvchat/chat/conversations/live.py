@@ -145,4 +145,5 @@ class OpenConversation(Struct, weakref=True):
 
     def totals(self, speed: SpeedFit | None = None) -> Totals:
         """The sums over the branch; `speed`: of the server that answered it."""
-        return totals(self.figures(), speed)
+        steps = sum(bool(node.message.calls) for node in self.path() if node.figures is not None)
+        return totals(self.figures(), speed, steps)

@@ -39,6 +39,9 @@ from kvchat.text.cache import (
     side_request_words,
     speed_words,
     token_parts,
+    turn_name,
+    turn_of,
+    turn_sum,
     verdict,
     warm_up_words,
     warmth_words,
@@ -48,7 +51,7 @@ from kvchat.text.format import KEPT_MARK, UNKNOWN, count, counted, duration, per
 from kvchat.text.options import beginning_words, warning_sentence
 from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
-from kvchat.text.stats import REUSE
+from kvchat.text.stats import REUSE, answers_words, unknown_words
 from kvchat.ui.bindings import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -129,11 +132,13 @@ def turns_head(width: int) -> Content:
 
 
 def turn_row(turns: Sequence[TurnReport], index: int, scale: int, width: int) -> Content:
-    """A turn: its number, its question where there is room, its bar, its numbers."""
+    """A request: its turn's number where it is the first one of that, its question where there is room, its bar, its
+    numbers."""
     turn = turns[index]
     figures = turn.figures
     cells = column_cells(width)
-    number = f"{index + 1:>{len(str(len(turns)))}} "
+    turn_number, requests = turn_of(turns, index)
+    number = f"{turn_number if index == requests.start else '':>{len(str(len(turns)))}} "
     room = max(0, width - len(number) - sum(cells) - 2)
     words = QUESTION if room >= QUESTION + 18 else 0
     start = content((number, MUTED))
@@ -151,13 +156,20 @@ def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
     turn = turns[index]
     again = turn.figures is not None and turn.figures.notable_waste and not turn.figures.first_read
     said = content(("░ ", WASTED), verdict(turn)) if again else content((verdict(turn), MUTED))
-    lines = [content((f"Turn {index + 1}: ", STRONG)) + said]
+    lines = [content((f"{_start(turn_name(turns, index))}: ", STRONG)) + said]
     remedy = why(turn)[1]
     if remedy:
         lines.append(content(("→ ", WASTED), one_line(remedy)))
     if predicted := prediction(turn.figures):
-        lines.append(content((f"{predicted[0].upper()}{predicted[1:]}.", MUTED)))
+        lines.append(content((f"{_start(predicted)}.", MUTED)))
+    if whole := turn_sum(turns, index):
+        lines.append(content((f"{_start(whole)}.", MUTED)))
     return lines
+
+
+def _start(words: str) -> str:
+    """With a capital letter."""
+    return words[0].upper() + words[1:]
 
 
 def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
@@ -315,11 +327,11 @@ def totals_line(ledger: Ledger, width: int) -> Content:
     if not totals.turns:
         return content(("  no answers yet", MUTED))
     if totals.are_unknown:
-        return content((f"  {counted(totals.turns, 'answer')}, {UNREPORTED}", MUTED))
+        return content((f"  {answers_words(totals)}, {UNREPORTED}", MUTED))
     values = (count(totals.cached_tokens), count(wasted), percent(totals.reuse), duration(totals.seconds_saved))
     tones = (CACHED, WASTED if wasted else "", STRONG, "")
     line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
-    unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'answer')} unknown", MUTED))
+    unknown = content((f"   {unknown_words(totals)} unknown", MUTED))
     return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
 
 
