@@ -113,6 +113,13 @@ def test_all_are_exported_to_a_folder_a_file_each(ids, said, tmp_path) -> None:
         files = sorted((tmp_path / name).iterdir())
         assert [file.name.partition("-")[0] for file in files] == ["bees", "fog", "lamp"]
         assert all(f"a wick of {title}" in file.read_text() for title, file in zip(sorted(ids), files, strict=True))
+    said("rename", ids["Lamp"], "Another", "name")
+    for format in ("md", "json", "md"):
+        assert said("export", "--all", "-f", format, "-o", f"{tmp_path}/chats")[0] == 0
+    names = sorted(file.name.partition("-")[0] for file in (tmp_path / "chats").iterdir())
+    assert names == ["another", "bees", "bees", "fog", "fog", "lamp"], "each conversation has a file of each format"
+    (file,) = (tmp_path / "chats").glob("lamp-*")
+    assert "# Another name" in file.read_text()
     (tmp_path / "plain").touch()
     status, out, err = said("export", "--all", "-o", f"{tmp_path}/plain/sub/")
     assert (status, out) == (1, "") and "could not be written" in err and "Traceback" not in err

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from transfer_samples import CORPUS, chat
 
 from kvchat.transfer import FORMATS
+from kvchat.transfer.exported import ExportedFiles
 from kvchat.transfer.formats import FileExists, Source, TransferError
 from kvchat.transfer.write import export, suggested_name, write_text
 
@@ -99,6 +100,62 @@ def test_a_folder_gets_a_file_for_each_conversation(tmp_path: Path, format: str)
     assert left_in(tmp_path) == sorted(names), "two of one name do not replace each other"
     export(tmp_path, format, three)
     assert len(left_in(tmp_path)) == 6
+
+
+def test_a_second_export_writes_each_conversations_own_file_anew(tmp_path: Path) -> None:
+    one, two, known = chat("Fog?", "Yes"), chat("Lamp?", "Lit"), ExportedFiles()
+    export(tmp_path, "md", [one, two], exported=known)
+    first = left_in(tmp_path)
+    grown = replace(one, conversation=replace(one.conversation, title="Another title"))
+    assert export(tmp_path, "md", [grown, two], exported=ExportedFiles(known.known)) == tmp_path
+    assert left_in(tmp_path) == first, "its name stays"
+    assert "# Another title" in (tmp_path / first[1]).read_text() + (tmp_path / first[0]).read_text()
+    export(tmp_path, "json", [one, two], exported=known)
+    assert len(left_in(tmp_path)) == 4, "of another format it has another one"
+
+
+@pytest.mark.parametrize("how", ["changed", "another", "link", "other folder"])
+def test_a_file_that_is_not_as_it_was_exported_is_kept(tmp_path: Path, how: str) -> None:
+    folder, other = tmp_path / "notes", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    source, known = chat("Fog?", "Yes"), ExportedFiles()
+    path = export(folder, "md", [source], exported=known)
+    text, is_elsewhere = path.read_text(), how == "other folder"
+    if how == "changed":
+        path.write_text(f"{text}\nmy own words")
+    elif how == "another":
+        path.write_text("mine")
+    elif how == "link":
+        (other / "mine.md").write_text(text)
+        path.unlink()
+        path.symlink_to(other / "mine.md")
+    else:
+        (other / path.name).write_text("mine")
+    before = [one.read_text() for one in (path, *other.iterdir())]
+    second = export(other if is_elsewhere else folder, "md", [source], exported=known)
+    assert second.name == f"lighthouse-log{DAY}-2.md"
+    assert [one.read_text() for one in (path, *(one for one in other.iterdir() if one != second))] == before
+    assert export(second.parent, "md", [source], exported=known) == second, "that one is its own now"
+
+
+def test_an_export_that_fails_keeps_what_is_known_of_the_file_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, known = chat("Fog?", "Yes"), ExportedFiles()
+    path = export(tmp_path, "md", [source], exported=known)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refusing(errno.ENOSPC))
+        with pytest.raises(TransferError, match="disk is full"):
+            export(tmp_path, "md", [source], exported=known)
+    assert export(tmp_path, "md", [source], exported=known) == path and left_in(tmp_path) == [path.name]
+
+
+def refusing(code: int) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return refuse
 
 
 def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:

@@ -6,8 +6,12 @@ One is in memory at a time, however many there are; those that are open are take
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from kvchat.cache.speed import SpeedFit
 from kvchat.chat.conversations.live import OpenConversation
@@ -15,8 +19,9 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
+from kvchat.transfer.exported import ExportedFiles
 from kvchat.transfer.formats import Source, TransferError, pieces
-from kvchat.transfer.write import export
+from kvchat.transfer.write import expanded, export
 
 Speed = Callable[[Sequence[Node]], SpeedFit | None]
 
@@ -64,9 +69,29 @@ class Exports:
     async def write(
         self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False, overwrite: bool = False
     ) -> Path:
-        """Write conversations to the file `path` and return it."""
+        """Write conversations to the file `path` and return it. In a folder that an export of this store wrote to
+        before, the files that are still as it left them are written anew."""
         sources = Exported(self._store, ids, self._open, self._speed)
-        return await asyncio.to_thread(export, path, format, sources, all_branches=all_branches, overwrite=overwrite)
+
+        def work() -> Path:
+            place = f"exported to {os.path.realpath(expanded(path))}"
+            exported = ExportedFiles(self._noted(place))
+            before = dict(exported.known)
+            try:
+                return export(path, format, sources, all_branches=all_branches, overwrite=overwrite, exported=exported)
+            finally:
+                if exported.known != before:
+                    with suppress(StoreError):  # the next export adds a number, then
+                        self._store.set_setting(place, msgspec.json.encode(exported.known).decode())
+
+        return await asyncio.to_thread(work)
+
+    def _noted(self, place: str) -> dict[str, tuple[str, str]]:
+        """What was noted of a folder's files."""
+        try:
+            return msgspec.json.decode(self._store.setting(place) or "{}", type=dict[str, tuple[str, str]])
+        except (StoreError, msgspec.MsgspecError):
+            return {}
 
     def text(self, ids: Sequence[str], format: str, *, all_branches: bool = False) -> Iterator[str]:
         """Conversations as the text of an export file, in pieces."""

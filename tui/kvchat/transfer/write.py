@@ -13,12 +13,14 @@ import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from kvchat.paths import open_part, sync_folder
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import local
+from kvchat.transfer.exported import ExportedFiles, digested
 from kvchat.transfer.formats import FileExists, Sources, TransferError, pieces
 
 NAME_LENGTH = 80
@@ -66,26 +68,32 @@ def export(
     *,
     all_branches: bool = False,
     overwrite: bool = False,
+    exported: ExportedFiles | None = None,
 ) -> Path:
     """Write `sources` as `format` to the file `destination`, or each to a file of its own in the folder `destination`;
     the path of the file, or of the folder where several were written.
 
-    In a folder the names are the suggested ones; where one is taken and `overwrite` is false, and for the second of
-    the same name in one export, a number is added. Raises FileExists or TransferError; then no more than whole files
-    was written.
+    In a folder a conversation's own file is written anew where it is among the `exported` and still as it was written.
+    Other names are the suggested ones; where one is taken and `overwrite` is false, and for the second of the same name
+    in one export, a number is added. Raises FileExists or TransferError; then no more than whole files was written.
     """
     destination = expanded(destination)
     if not _is_folder(destination):
         return _write([destination], pieces(format, sources, all_branches=all_branches), overwrite)
     if not len(sources):
         raise TransferError("There is no conversation to export.")
+    exported = exported or ExportedFiles()
     written = dict[Path, None]()
     for source in sources:
-        name = destination / suggested_name(source.conversation, format)
+        id, name = source.conversation.id, destination / suggested_name(source.conversation, format)
         names = [name, *(name.with_stem(f"{name.stem}-{number}") for number in range(2, 1000))]
-        free = [one for one in names if one not in written]
-        text = pieces(format, [source], all_branches=all_branches)
-        written[_write(free[:1] if overwrite else free, text, overwrite)] = None
+        own = exported.own(destination, id, format)
+        free = [own] if own is not None else [one for one in names if one not in written]
+        digest = sha256()
+        text = digested(pieces(format, [source], all_branches=all_branches), digest)
+        path = _write(free[:1] if overwrite else free, text, overwrite or own is not None)
+        exported.note(id, format, path, digest.hexdigest())
+        written[path] = None
     return destination if len(written) > 1 else next(iter(written))
 
 
