@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+
+from msgspec.structs import replace
 
 from kvchat.memory.learning.extraction import ExtractionPassage, Findings, passage
 from kvchat.prompt.context import ContextBlock
@@ -31,13 +34,26 @@ def review(found: Findings) -> str:
     return refusal(reason.why, reason.what) if reason else ""
 
 
+def marked(text: str) -> Message:
+    """A question in which ⟦this⟧ was pasted."""
+    spans, plain = [], ""
+    for part in re.split("([⟦⟧])", text):
+        if part == "⟦":
+            spans.append((len(plain), len(plain)))
+        elif part == "⟧":
+            spans[-1] = (spans[-1][0], len(plain))
+        else:
+            plain += part
+    return Message(Role.USER, plain, pasted=tuple(spans))
+
+
 def talk(*turns: tuple[str, str] | str, blocks: tuple[ContextBlock, ...] = ()) -> list[Node]:
-    """A branch of questions and answers; the last question has the blocks."""
+    """A branch of questions and answers, with what was ⟦pasted⟧; the last question has the blocks."""
     path = [node(None, system_message("Be brief."), 1.0)]
     for i, turn in enumerate(turns):
         question, answer = turn if isinstance(turn, tuple) else (turn, "I see.")
         own = blocks if i == len(turns) - 1 else ()
-        path.append(node(path[-1], Message(Role.USER, question, own), 2.0 + i))
+        path.append(node(path[-1], replace(marked(question), blocks=own), 2.0 + i))
         path.append(node(path[-1], Message(Role.ASSISTANT, answer), 2.5 + i))
     return path
 
@@ -125,10 +141,10 @@ REFUSED: dict[str, str] = {
     "Hates green tea": "turns around",
     "Decided not to use Postgres 16 for kvchat": "turns around",
     "Which pan should I buy?": "a question",
-    "How many cats does Anna have": "a question",
-    "The assistant is an expert in recipes": "about the assistant",
-    "I am an AI model for recipes": "about the assistant",
-    "Asked which pan to buy": "about the conversation",
+    "How many cats does Anna have": "not a whole sentence",
+    "The assistant is an expert in recipes": "not in your own words",
+    "I am an AI model for recipes": "not in your own words",
+    "Asked which pan to buy": "not in your own words",
     "": "empty",
     "   ...  ": "empty",
     "None": "empty",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kvchat.memory.entry import ChangeReason, Status, Why, new_id
 from kvchat.memory.learning.consolidation import duplicates
-from kvchat.memory.learning.grounding import grounding, said
+from kvchat.memory.learning.grounding import grounding, statements
 from kvchat.memory.similarity import says_the_same
 
 PAIRS = [
@@ -73,7 +73,7 @@ def test_consolidation_merges_no_opposites(book: Book, one: str, other: str) -> 
 
 
 def test_a_bullet_by_hand_that_says_otherwise_is_no_yes_to_a_proposal(book: Book) -> None:
-    (proposed,) = book.extract(fact("Always runs chmod +x on scripts", review=ChangeReason(Why.UNSURE))) or ()
+    (proposed,) = book.extract(fact("Always runs chmod +x on scripts", review=ChangeReason(Why.NOT_YOU))) or ()
     book.write("topics/mine.md", "- Always runs chmod -x on scripts\n")
     book.memories.sync()
     assert book.memories.get(proposed.id).status is Status.PENDING
@@ -111,6 +111,6 @@ def test_in_doubt_two_memories_are_two(one: str, other: str) -> None:
 
 
 def test_a_fact_with_another_sign_than_the_person_wrote_waits_for_a_yes() -> None:
-    message = said("I always run chmod +x on my scripts.")
+    message = statements("I always run chmod +x on my scripts.")
     assert grounding("Always runs chmod -x on scripts", message).review == ChangeReason(Why.SIGNS)
     assert grounding("Always runs chmod +x on scripts", message).review is None

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kvchat.memory.entry import PROFILE, ChangeReason, Entry, Fact, Kind, Why
 from kvchat.memory.learning.answers import objects, share, values, whole_number
-from kvchat.memory.learning.grounding import ENOUGH, Grounding, OwnWords, grounding, own_words, said
+from kvchat.memory.learning.grounding import Grounding, Statements, grounding, own_words, statements
 from kvchat.memory.learning.phrases import CHANGED, meanings
 from kvchat.memory.learning.title import TITLE_FIELD
 from kvchat.memory.learning.vetting import LONGEST, caution, kind_of, objection, secret, tidied
@@ -195,7 +195,8 @@ def checked(answer: str, passage: ExtractionPassage) -> Findings:
     found = _listed(answer)
     if found is None:
         return Findings([], [], ChangeReason(Why.NO_JSON if answer.strip() else Why.NO_TEXT))
-    heard = [(number, node, said(node.message.typed)) for number, nodes in passage.questions.items() for node in nodes]
+    asked = [(number, node) for number, nodes in passage.questions.items() for node in nodes]
+    heard = [(number, node, statements(node.message.typed)) for number, node in asked]
     facts: dict[str, Fact] = {}
     refused: list[tuple[str, ChangeReason]] = []
     for number, one in enumerate(found[: MOST * 4]):
@@ -231,7 +232,7 @@ def _text(one: Any) -> str:
 
 
 def _fact(
-    one: Any, text: str, heard: Sequence[tuple[int, Node, OwnWords]], passage: ExtractionPassage
+    one: Any, text: str, heard: Sequence[tuple[int, Node, Statements]], passage: ExtractionPassage
 ) -> Fact | ChangeReason:
     """The fact in an object of the answer, or why there is none."""
     fields = one if isinstance(one, dict) else {}
@@ -250,9 +251,7 @@ def _fact(
         confidence,
         tuple(node.id for node, _ in proofs),
         _topic(fields.get("topic"), said_there),
-        review=caution(text, kind)
-        or proofs[0][1].review
-        or (None if confidence >= ENOUGH else ChangeReason(Why.UNCERTAIN)),
+        review=caution(text, kind) or proofs[0][1].review,
     )
     return _correcting(fact, fields.get("replaces"), passage, said_there)
 
@@ -264,7 +263,7 @@ def _cited(fields: Mapping[str, Any]) -> set[int]:
 
 
 def _proofs(
-    text: str, cited: set[int], heard: Sequence[tuple[int, Node, OwnWords]]
+    text: str, cited: set[int], heard: Sequence[tuple[int, Node, Statements]]
 ) -> list[tuple[Node, Grounding]] | ChangeReason:
     """The messages in which the user said it, best first: of the cited ones, or of the others where the model counted
     wrongly. Else why none is one."""

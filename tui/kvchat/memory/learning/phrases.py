@@ -1,4 +1,4 @@
-"""Recognise a sentence that asks, orders, supposes, denies, or is about somebody else.
+"""Recognise whom a clause is about, and what makes another memory of it: denials and weakening words.
 
 All patterns are for folded text (lower case, no accents) and are guesses. A wrong guess may ask the user once more or
 lose a fact; it never lets one through that would not have passed without it.
@@ -6,38 +6,12 @@ lose a fact; it never lets one through that would not have passed without it.
 
 from __future__ import annotations
 
-import re
-
 from kvchat.memory.similarity import stem, words
-from kvchat.memory.vocabulary import any_of, listed, spaced, synonyms, unspaced
+from kvchat.memory.vocabulary import any_of, listed, synonyms
 
-_OPENING = rf"\A\W*(?:(?:{spaced('opening')})\b\W*)*"
-
-HANDED_OVER = re.compile(
-    rf"(?:\b(?:{spaced('text_work')})\b|{unspaced('text_work')})[^.!?\n。]{{0,80}}?"
-    r"(?:[:：]|\n|\b(?:this|these|following|below|folgenden?|suivante?|siguiente)\b[^.!?\n]{0,40}[.!?\n])",
-    re.IGNORECASE,
-)
-"""What follows is a text to be worked on."""
-WORKED_ON, SUPPOSED, PASSING, UNSURE, WISH, CHANGED = map(
-    any_of, ("worked_on", "supposed", "passing", "unsure", "wish", "changed")
-)
-
-WONDERING = re.compile(
-    rf"{_OPENING}(?:(?:{spaced('asks_for')})(?:\s+\w+)?\s+(?:{spaced('auxiliary')})\b"
-    rf"|(?:{spaced('asks_for')})(?:['’]s| (?:about|many|much|to)\b)"
-    rf"|(?:{spaced('wondering')})\b|{unspaced('wondering')})"
-)
-"""A question, though it may have no question mark."""
-ASKING = re.compile(rf"{WONDERING.pattern}|{_OPENING}(?:{spaced('asking')})\b")
-"""A question, or the beginning of a sentence that is one if it has no other subject."""
-REQUEST = re.compile(
-    rf"{_OPENING}(?:(?:{spaced('request')})\b|{unspaced('request')})"
-    rf"|(?:{unspaced('request_ending')})\W*\Z"
-)
-STANDING = any_of("standing")
-"""A request that is not for this moment alone."""
-FIRST_PERSON, YOU_ARE, SUBJECT, RELATION = map(any_of, ("first_person", "you_are", "subject", "relation"))
+CHANGED = any_of("changed")
+"""Words of somebody who corrects what they said before."""
+FIRST_PERSON, SUBJECT, RELATION = map(any_of, ("first_person", "subject", "relation"))
 _NOT, _AGAINST = any_of("not"), any_of("against")
 WEAKENING = any_of("weakening")
 """Words that make of a memory another one."""

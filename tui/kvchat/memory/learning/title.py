@@ -25,7 +25,7 @@ _INTRODUCTION = re.compile(
 )
 _MARKS = re.compile(r"[*`\"“”„«»‹›「」『』]+|\A\s*(?:[#>•-]+\s+|\d+[.)]\s+)")
 _SPOKEN = re.compile(
-    r"\A(?:i|i['’]\w+|sorry|sure|certainly|of course|here|thanks|thank you)\b|[\[\]{}<>|]", re.IGNORECASE
+    r"\A(?:i|i['’]\w+|sorry|sure|certainly|of course|here|thanks|thank you|the user)\b|[\[\]{}<>|]", re.IGNORECASE
 )
 """How a model speaks that does something else, and what only machines write."""
 _NONE = frozenset(

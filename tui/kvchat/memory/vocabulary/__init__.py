@@ -27,19 +27,9 @@ def listed(name: str, *languages: str) -> list[str]:
     return " ".join(_language(one).get(name, "") for one in languages or (*_SPACED, *_UNSPACED)).split()
 
 
-def spaced(name: str) -> str:
-    """The alternatives of a list in languages that put spaces between words."""
-    return _joined(name, _SPACED)
-
-
-def unspaced(name: str) -> str:
-    """Those in the others."""
-    return _joined(name, _UNSPACED)
-
-
 def any_of(name: str) -> re.Pattern[str]:
     """One of the alternatives of a list: words between the ends of words, the others anywhere."""
-    parts = (rf"\b(?:{spaced(name)})\b", unspaced(name), _joined(f"{name}_part", _SPACED))
+    parts = (rf"\b(?:{_joined(name, _SPACED)})\b", _joined(name, _UNSPACED), _joined(f"{name}_part", _SPACED))
     return re.compile("|".join(filter(None, parts)))
 
 
