@@ -68,6 +68,78 @@ async def prove_returns(
                         (folder / name).unlink(missing_ok=True)
 
 
+class _Proof:
+    """A state in one slot, followed through every way in which it can come back."""
+
+    def __init__(self, server: SlotServer, found: Examination, slot: int, state: Tokens, instead: Tokens) -> None:
+        """`state` and `instead`, which takes its place, share nothing with anything the server holds."""
+        self._server = server
+        self._found = found
+        self._slot = slot
+        self._state = state
+        self._instead = instead
+
+    async def from_slot(self) -> None:
+        await self._held(self._state)
+        await self._held(self._state)  # its last token alone, as whenever it comes back: in one batch it differs
+        self._first, _ = await self._asked(self._slot)
+        """What the state answers where it never went."""
+        await self._held(self._state)
+        self._saw(ReturnWay.SLOT, *await self._asked(self._slot))
+
+    async def from_host_cache(self) -> None:
+        await self._held(self._state)
+        await self._held(self._instead)
+        cached, ms = await self._held(self._state)
+        probe, _ = await self._asked(self._slot)
+        if cached * 2 > STATE:
+            self._saw(ReturnWay.HOST_CACHE, probe, ms)
+        else:
+            self._found.returns.append(Return(ReturnWay.HOST_CACHE))
+
+    async def from_file(self, other: int | None) -> None:
+        """Into the slot that it was saved from, and into `other`; None: there is none to try."""
+        await self._held(self._state)
+        await self._server.slot_file("save", self._slot, FILE, SECONDS)
+        await self._held(self._instead)
+        if await self._server.slot_file("restore", self._slot, FILE, SECONDS):
+            self._first, _ = await self._asked(self._slot)  # what a file gives back goes by what it gave back before
+        await self._restored(ReturnWay.FILE, self._slot)
+        if other is not None:
+            await self._restored(ReturnWay.OTHER_SLOT, other)
+            await self._server.erase_slot(other, SECONDS)
+
+    async def _restored(self, way: ReturnWay, slot: int) -> None:
+        began = time.monotonic()
+        back = await self._server.slot_file("restore", slot, FILE, SECONDS)
+        ms = (time.monotonic() - began) * 1000
+        if back:
+            self._saw(way, (await self._asked(slot))[0], ms)
+        else:
+            self._found.returns.append(Return(way))
+
+    async def _held(self, tokens: Tokens) -> tuple[int, float]:
+        """Have the slot hold these; how many were cached, and the milliseconds that took."""
+        began = time.monotonic()
+        done = await self._server.prefill(tokens, lambda _: None, self._slot)
+        self._found.spend(done.prompt_tokens - (done.cached_tokens or 0))
+        return done.cached_tokens or 0, (time.monotonic() - began) * 1000
+
+    async def _asked(self, slot: int) -> tuple[StateProbe, float]:
+        """What the state answers in a slot, and the milliseconds that took. Raises NothingSaidError."""
+        began = time.monotonic()
+        probe = await self._server.probe_slot(slot, self._state, SECONDS, extended=True)
+        if probe is None:
+            raise NothingSaidError
+        self._found.spend(len(self._state) + 1 - probe.cached)
+        return probe, (time.monotonic() - began) * 1000
+
+    def _saw(self, way: ReturnWay, probe: StateProbe, ms: float) -> None:
+        """The same state answers the same where as much of it is reused; else a part was prefilled again."""
+        difference = self._first.difference(probe) if probe.cached == self._first.cached else None
+        self._found.returns.append(Return(way, min(STATE, probe.cached), ms, difference))
+
+
 async def _prove(
     server: SlotServer, found: Examination, progress: Callable[[str], None], slot: int, other: int | None, saves: bool
 ) -> None:
@@ -75,62 +147,14 @@ async def _prove(
     if len(words) < 2:
         raise NothingSaidError
     chance = random.Random()
-    state, instead = Tokens(chance.choices(words, k=STATE)), Tokens(chance.choices(words, k=OTHER))
-    """Both share nothing with anything the server holds."""
-
-    async def held(tokens: Tokens) -> tuple[int, float]:
-        """Have the slot hold these; how many were cached, and the milliseconds that took."""
-        began = time.monotonic()
-        done = await server.prefill(tokens, lambda _: None, slot)
-        found.spend(done.prompt_tokens - (done.cached_tokens or 0))
-        return done.cached_tokens or 0, (time.monotonic() - began) * 1000
-
-    async def asked(where: int) -> tuple[StateProbe, float]:
-        began = time.monotonic()
-        probe = await server.probe_slot(where, state, SECONDS, extended=True)
-        if probe is None:
-            raise NothingSaidError
-        found.spend(len(state) + 1 - probe.cached)
-        return probe, (time.monotonic() - began) * 1000
-
-    def saw(way: ReturnWay, probe: StateProbe, ms: float) -> None:
-        """The same state answers the same where as much of it is reused; else a part was prefilled again."""
-        same = probe.cached == first.cached
-        found.returns.append(Return(way, min(STATE, probe.cached), ms, first.difference(probe) if same else None))
-
+    state, instead = (Tokens(chance.choices(words, k=count)) for count in (STATE, OTHER))
+    proof = _Proof(server, found, slot, state, instead)
     progress("Proving that a state comes back: from its slot …")
-    await held(state)
-    await held(state)  # its last token alone, as whenever it comes back: in one batch with the others it differs
-    first, _ = await asked(slot)
-    await held(state)
-    saw(ReturnWay.SLOT, *await asked(slot))
+    await proof.from_slot()
     progress("… from the host cache …")
-    await held(state)
-    await held(instead)
-    cached, ms = await held(state)
-    probe, _ = await asked(slot)
-    if cached * 2 > STATE:
-        saw(ReturnWay.HOST_CACHE, probe, ms)
-    else:
-        found.returns.append(Return(ReturnWay.HOST_CACHE))
+    await proof.from_host_cache()
     if not saves:
         found.returns.append(Return(ReturnWay.FILE))
         return
     progress("… from a file …")
-    await held(state)
-    await server.slot_file("save", slot, FILE, SECONDS)
-    await held(instead)
-    if await server.slot_file("restore", slot, FILE, SECONDS):
-        first, _ = await asked(slot)  # what a file gives back goes by what it gave back before
-    for way, where in ((ReturnWay.FILE, slot), (ReturnWay.OTHER_SLOT, other)):
-        if where is None:
-            continue
-        began = time.monotonic()
-        back = await server.slot_file("restore", where, FILE, SECONDS)
-        ms = (time.monotonic() - began) * 1000
-        if back:
-            saw(way, (await asked(where))[0], ms)
-        else:
-            found.returns.append(Return(way))
-    if other is not None:
-        await server.erase_slot(other, SECONDS)
+    await proof.from_file(other)
