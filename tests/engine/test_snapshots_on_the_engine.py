@@ -17,6 +17,7 @@ from kvchat.backends.engine.process import Engine
 from kvchat.backends.identify import connect
 from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, Snapshots
 from kvchat.chat.server.connection import Connector
+from kvchat.chat.server.embedded import EmbeddedEngine
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters, wires_of
@@ -133,7 +134,7 @@ async def test_the_app_fills_the_slots_again_after_a_restart(tmp_path: Path) -> 
     )
     path, cached = BEGINNING, 0
     for text in ("Tell me about rivers. " * 10, "And the sea?"):
-        connector = Connector(settings, lambda: None, snapshot_folder=tmp_path / "snapshots")
+        connector = Connector(settings, lambda: None, engine=EmbeddedEngine(settings.engine, tmp_path / "snapshots"))
         try:
             path, _, cached = await told(await connector.ready(), path, text)
         finally:
@@ -147,7 +148,7 @@ async def test_with_snapshots_off_nothing_is_written(tmp_path: Path) -> None:
         "engine.model",
         os.fspath(small_model()),
     )
-    connector = Connector(settings, lambda: None, snapshot_folder=tmp_path / "snapshots")
+    connector = Connector(settings, lambda: None, engine=EmbeddedEngine(settings.engine, tmp_path / "snapshots"))
     try:
         await told(await connector.ready(), BEGINNING, "Hello.")
     finally:

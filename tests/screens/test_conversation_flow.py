@@ -254,13 +254,13 @@ async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, serve
 
 
 async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: Drive, server: ToyServer) -> None:
-    from kvchat.chat.server.connection import Connection
+    from kvchat.chat.server.connection_state import EngineEnded
 
     async with drive() as app:
         await app.begin("one")
         for key, front in (("m", "ModelPicker"), ("r", "ChatScreen")):
-            lost = Connection("lost", f"The engine ended ({key}).", "ggml: out of memory")
-            app.service.servers.link().connector._say(lost)
+            ended = EngineEnded(f"The engine ended ({key}).", "ggml: out of memory")
+            app.service.servers.link().connector._say(ended)
             await app.opens("EngineTroubleScreen")
             assert "ggml: out of memory" in app.text
             await app.press(key)

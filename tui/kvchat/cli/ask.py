@@ -33,6 +33,7 @@ from kvchat.chat.errors import GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, HeadAwaited, ServerChanged, ServiceEvent
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING
+from kvchat.chat.server.connection_state import Connecting
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.cli import choosing_options
@@ -561,8 +562,9 @@ class _Waits:
     def __call__(self, event: ServiceEvent) -> None:
         if isinstance(event, ServerChanged):
             for link in self._service.servers.links:
-                if (link.connector.connection.loading_s or 0.0) >= SILENT_LOADING_S:
-                    self._tell(LOADS)
+                match link.connector.connection:
+                    case Connecting(loading_s=seconds) if (seconds or 0.0) >= SILENT_LOADING_S:
+                        self._tell(LOADS)
         elif isinstance(event, AnswerProgressed) and (one := self._service.conversations.get(event.conversation)):
             waiting = one.live.waiting if one.live is not None else None
             if waiting is not None and waiting.phase == "loading" and waiting.seconds >= SILENT_LOADING_S:

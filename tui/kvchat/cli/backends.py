@@ -23,7 +23,7 @@ from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.discovery import FoundServer, discover, is_asked
 from kvchat.backends.http.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
-from kvchat.chat.server.connection import server_options
+from kvchat.chat.server.access import server_options
 from kvchat.cli.plain_output import Printer, TableColumn, print_table
 from kvchat.cli.session import Session
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key

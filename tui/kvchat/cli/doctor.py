@@ -18,7 +18,7 @@ from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
 from kvchat.backends.http.endpoint import parse_base_url
 from kvchat.backends.identify import connect
-from kvchat.chat.server.connection import server_options
+from kvchat.chat.server.access import server_options
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import Session, UsageError, tell_fallback
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key

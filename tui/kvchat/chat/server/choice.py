@@ -23,7 +23,8 @@ from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
-from kvchat.chat.server.connection import Phase, found_here
+from kvchat.chat.server.connection import found_here
+from kvchat.chat.server.connection_state import Phase
 from kvchat.chat.server.link import DEFAULT, Link, is_file, normal
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.paths import pasted_path

@@ -85,7 +85,7 @@ def _there(files: Iterable[str]) -> str | None:
 
 def _is_elsewhere(link: Link, off: Link) -> bool:
     """Whether a server has an address, and another one than the server that is off."""
-    gone = off.connector.base_url or off.connector.home
+    gone = off.connector.address
     return bool(link.connector.base_url) and normal(link.connector.base_url) != normal(gone)
 
 

@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
 from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.chat.ground import Ground
+from kvchat.chat.server.access import ServerAccess
 from kvchat.chat.server.connection import Connector
+from kvchat.chat.server.embedded import EmbeddedEngine
 from kvchat.chat.server.known_servers import KnownServers
 from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
@@ -62,7 +64,7 @@ class Link(Struct, eq=False):
         """The name that leads here in later runs too, whatever is found or set then; DEFAULT while that is not
         known."""
         connector, file = self.connector, self.connector.engine_model
-        return self.name or connector.profile or connector.base_url or connector.home or (str(file) if file else "")
+        return self.name or connector.profile or connector.address or (str(file) if file else "")
 
     def leads_to(self, name: str) -> bool:
         """Whether this is the server of that name, too."""
@@ -193,23 +195,26 @@ class Links:
                 await asyncio.to_thread(server_snapshots.forget, folder, conversations)
 
     def _made(self, name: str) -> Link:
-        server, file, missing = _server_of(name, self._ground.settings)
+        settings = self._ground.settings
+        server, file, missing = _server_of(name, settings)
         links: list[Link] = []
         connector = Connector(
-            self._ground.settings,
+            settings,
             lambda: self._changed(links[0]) if links else None,
-            snapshot_folder=self.folder,
-            server_snapshots=self._server_snapshots,
-            snapshots=self.snapshots,
             server=server,
             model_path=file,
             finds=name == DEFAULT,
             missing=missing,
+            access=ServerAccess(
+                profile=next((name for name, own in settings.profiles.items() if own.base_url and own == server), ""),
+                images=self._image,
+                names_model=lambda: self._names_model(links[0]),
+                wait_seconds=lambda: self.wait_seconds,
+                known=self._known,
+            ),
+            engine=EmbeddedEngine(settings.engine, self.folder, self.snapshots, self._image),
             engine_turn=lambda: self._engine_turn(links[0]),
-            images=self._image,
-            names_model=lambda: self._names_model(links[0]),
-            wait_seconds=lambda: self.wait_seconds,
-            known=self._known,
+            server_snapshots=self._server_snapshots,
         )
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes, self._seats))

@@ -22,7 +22,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import FallbackChosen, ServerChanged
 from kvchat.chat.ground import QUIT_S, Ground
-from kvchat.chat.server.connection import Connection
+from kvchat.chat.server.connection_state import Connecting, Connection
 from kvchat.chat.server.consent import Consent
 from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
@@ -203,14 +203,14 @@ class Servers(ConversationObserver):
         """How it stands with the server of the conversation that is looked at."""
         link = self.link()
         if link is self.fallback.off:
-            return Connection("connecting", Reaching.OFF.format(server=place_words(self.name)))
+            return Connecting(Reaching.OFF.format(server=place_words(self.name)))
         return link.connector.connection
 
     @property
     def name(self) -> str:
         """The name of the server of the conversation that is looked at; of one that was found its address."""
         link = self.link()
-        return link.name or link.connector.base_url or link.connector.home
+        return link.name or link.connector.address
 
     def title(self) -> str:
         """The kind of server as the screen names it; empty for a service on the internet, that is said otherwise."""

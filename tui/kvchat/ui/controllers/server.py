@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.server.connection_state import Connection, EngineEnded, Failed
 from kvchat.text.cache import cost_words, roughly_known, to_prefill
 from kvchat.text.engine import fetch_words
 from kvchat.text.format import counted, short_count, size
@@ -97,12 +98,14 @@ class ServerController:
         connection = self._servers.connection
         if connection.phase in GONE and connection.sentence != self._told:
             self._told = connection.sentence
-            if connection.log:
-                self._engine_trouble(connection.sentence, connection.log)
-            elif connection.is_awaited:
-                self.workspace.say(f"{self._place()} is off · questions wait · {self._way_from_offline()}", "warning")
-            else:
-                self.workspace.say(connection.sentence, "error")
+            match connection:
+                case Failed(log=log) | EngineEnded(log=log) if log:
+                    self._engine_trouble(connection.sentence, log)
+                case Connection(is_awaited=True):
+                    way = self._way_from_offline()
+                    self.workspace.say(f"{self._place()} is off · questions wait · {way}", "warning")
+                case _:
+                    self.workspace.say(connection.sentence, "error")
         elif connection.phase == "ready":
             self._told = ""
 
