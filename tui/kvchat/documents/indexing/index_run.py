@@ -14,11 +14,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.documents import kept_out
@@ -120,8 +123,58 @@ _SLOW = 500_000
 log = logging.getLogger(__name__)
 
 
-class Visit:
-    """Going through a collection once."""
+class Phase(Enum):
+    LOOKING = auto()
+    """The files are looked for."""
+    READING = auto()
+    ENDED = auto()
+
+
+class Outcome(Enum):
+    """What became of a file."""
+
+    ADDED = auto()
+    CHANGED = auto()
+    UNCHANGED = auto()
+    SKIPPED = auto()
+    """It is not indexed, for a reason."""
+    REMOVED = auto()
+    """It was indexed, and is gone from the disk."""
+
+
+class _Done(Struct):
+    """How far a run is."""
+
+    files: int = 0
+    all_files: int = 0
+    bytes: int = 0
+    all_bytes: int = 0
+    bytes_skipped: int = 0
+    """Of `bytes`, those of files that had not changed."""
+
+
+class _Contents(Struct):
+    """What the index has of the collection by now."""
+
+    documents: int = 0
+    """With a stamp: also files that are not indexed, for a reason."""
+    chunks: int = 0
+    bytes: int = 0
+
+    def count(self, old: Stamp | None, new: Stamp | None) -> None:
+        """A document has another stamp than before; None: it has none."""
+        for sign, stamp in ((-1, old), (1, new)):
+            if stamp:
+                self.chunks += sign * stamp.chunks
+                self.bytes += sign * (0 if stamp.reason else stamp.size)
+
+
+class IndexingRun:
+    """Going through a collection once.
+
+    looking ──► reading ──► ended
+       └───────────────────► ended    it is stopped, its folder is not there, or another kvchat holds the index
+    """
 
     def __init__(
         self,
@@ -141,10 +194,10 @@ class Visit:
         self._batch = DocumentBatch(index, lasts)
         self._begun = time.monotonic()
         self._told_at = self._begun - TOLD_EVERY
+        self._phase = Phase.LOOKING
+        self._done, self._contents = _Done(), _Contents()
+        self._outcomes = Counter[Outcome]()
         self._skipped: list[Skipped] = []
-        self._added = self._changed = self._unchanged = self._removed = 0
-        self._files = self._all_files = self._bytes = self._all_bytes = self._bytes_skipped = 0
-        self._documents = self._chunks = self._indexed_bytes = 0
 
     def report(self) -> IndexingReport:
         """Do it all."""
@@ -157,33 +210,36 @@ class Visit:
             self._batch.flush()  # also what waits where it ended early
         except IndexBusyError as error:
             trouble = error
+        self._phase = Phase.ENDED
         self._tell(force=True)
         return self.reported(trouble)
 
     def _go_through(self) -> None:
         """Raises IndexBusyError, and DocumentError where the run cannot reach the end, or is stopped."""
         known = self._index.docs(self._collection.scope, surely=True)
-        self._documents = len(known)
+        self._contents.documents = len(known)
         for text in known.values():
-            self._count(None, stamp_of(text))
+            self._contents.count(None, stamp_of(text))
         root = Root(Path(self._collection.root), bool(known))
         todo = self._looked_for(known)
         root.check()
         self._forget(known)
+        self._phase = Phase.READING
         self._tell(force=True)
         for found, old in todo:
-            self._brought_up_to_date(root, found, old)
+            self._outcomes[self._brought_up_to_date(root, found, old)] += 1
+            self._count_done(found.size)
 
     def reported(self, trouble: object) -> IndexingReport:
         """What was done so far; `trouble`: an error or a sentence."""
         return IndexingReport(
             self._collection.name,
-            self._added,
-            self._changed,
-            self._unchanged,
-            self._removed,
-            self._chunks,
-            self._indexed_bytes,
+            self._outcomes[Outcome.ADDED],
+            self._outcomes[Outcome.CHANGED],
+            self._outcomes[Outcome.UNCHANGED],
+            self._outcomes[Outcome.REMOVED],
+            self._contents.chunks,
+            self._contents.bytes,
             time.monotonic() - self._begun,
             tuple(sorted(self._skipped, key=lambda one: one.path)),
             str(trouble),
@@ -192,7 +248,7 @@ class Visit:
 
     def is_kept(self) -> bool:
         """Whether the index has all that was put into it: another kvchat may have rebuilt it."""
-        return len(self._index.docs(self._collection.scope, surely=True)) == self._documents
+        return len(self._index.docs(self._collection.scope, surely=True)) == self._contents.documents
 
     # -- looking for work
 
@@ -203,39 +259,40 @@ class Visit:
             if self._stopped():
                 raise DocumentError(STOPPED)
             doc = self._doc(item.path)
-            self._documents += doc not in known
+            self._contents.documents += doc not in known
             old = stamp_of(known.pop(doc, None))
             if isinstance(item, Skipped):
-                self._skip(item.path, Stamp(reason=reason_of(item.reason)), old)
+                self._outcomes[self._skip(item.path, Stamp(reason=reason_of(item.reason)), old)] += 1
                 continue
-            self._all_files += 1
-            self._all_bytes += item.size
+            self._done.all_files += 1
+            self._done.all_bytes += item.size
             if old and old.sha256 and old.is_of(item) and not self._anew:
-                self._as_it_was(item, old)
+                self._outcomes[self._as_it_was(item.path, item.size, old)] += 1
+                self._count_done(item.size)
             else:
                 todo.append((item, old))
-            self._tell(counting=True)
+            self._tell()
         return todo
 
-    def _as_it_was(self, found: FoundFile, old: Stamp) -> None:
-        self._done(found.size)
-        self._bytes_skipped += found.size
-        if old.reason:
-            self._skipped.append(Skipped(found.path, old.reason))
-        else:
-            self._unchanged += 1
+    def _as_it_was(self, path: str, size: int, old: Stamp) -> Outcome:
+        """A file has not changed, and its stamp still says all."""
+        self._done.bytes_skipped += size
+        if not old.reason:
+            return Outcome.UNCHANGED
+        self._skipped.append(Skipped(path, old.reason))
+        return Outcome.SKIPPED
 
     def _forget(self, gone: dict[str, str]) -> None:
         """Take out what is no longer on the disk."""
         self._batch.remove(list(gone))
-        self._documents -= len(gone)
+        self._contents.documents -= len(gone)
         for stamp in map(stamp_of, gone.values()):
-            self._removed += not (stamp and stamp.reason)
-            self._count(stamp, None)
+            self._outcomes[Outcome.REMOVED] += not (stamp and stamp.reason)
+            self._contents.count(stamp, None)
 
     # -- one file
 
-    def _brought_up_to_date(self, root: Root, found: FoundFile, old: Stamp | None) -> None:
+    def _brought_up_to_date(self, root: Root, found: FoundFile, old: Stamp | None) -> Outcome:
         if self._stopped():
             raise DocumentError(STOPPED)
         self._tell(found.path, force=found.size >= _SLOW)
@@ -245,47 +302,37 @@ class Visit:
             root.check()
             self._skipped.append(Skipped(found.path, str(error)))
             self._batch.remove([self._doc(found.path)])
-            self._documents -= 1
-            self._count(old, None)
+            self._contents.documents -= 1
+            self._contents.count(old, None)
+            return Outcome.SKIPPED
         except FileUnreadableError as error:
             root.check()
-            self._skip(found.path, Stamp(found.size, found.mtime_ns, reason=reason_of(str(error))), old)
-        else:
-            self._take(found.path, file, old)
-        self._done(found.size)
+            return self._skip(found.path, Stamp(found.size, found.mtime_ns, reason=reason_of(str(error))), old)
+        return self._take(found.path, file, old)
 
-    def _take(self, path: str, file: LoadedFile, old: Stamp | None) -> None:
+    def _take(self, path: str, file: LoadedFile, old: Stamp | None) -> Outcome:
         """Index what was loaded, unless the index has it."""
         sha256 = hashlib.sha256(file.data).hexdigest()
-        if old and old.holds(sha256) and not self._anew and self._renewed(path, file, old):
-            return
+        if old and old.holds(sha256) and not self._anew and (renewed := self._renewed(path, file, old)):
+            return renewed
         try:
             if not self._is_file and (reason := kept_out.why(file.data)):
                 raise FileUnreadableError(reason)
             chunks = self._chunks_of(path.rpartition("/")[2], file.data)
         except FileUnreadableError as error:
-            self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)
-            return
+            return self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)
         self._put(path, chunks, Stamp(file.size, file.mtime_ns, len({chunk.key for chunk in chunks}), sha256), old)
         if old is None or old.reason:
-            self._added += 1
-        elif old.sha256 == sha256:
-            self._unchanged += 1
-        else:
-            self._changed += 1
+            return Outcome.ADDED
+        return Outcome.UNCHANGED if old.sha256 == sha256 else Outcome.CHANGED
 
-    def _renewed(self, path: str, file: LoadedFile, old: Stamp) -> bool:
-        """Note that a file was only touched; False where the index has lost some of it."""
+    def _renewed(self, path: str, file: LoadedFile, old: Stamp) -> Outcome | None:
+        """Note that a file was only touched; None where the index has lost some of it."""
         chunks = self._index.get(self._doc(path))
         if len(chunks) != old.chunks:
-            return False
+            return None
         self._put(path, chunks, replace(old, size=file.size, mtime_ns=file.mtime_ns), old)
-        self._bytes_skipped += file.size
-        if old.reason:
-            self._skipped.append(Skipped(path, old.reason))
-        else:
-            self._unchanged += 1
-        return True
+        return self._as_it_was(path, file.size, old)
 
     def _chunks_of(self, name: str, data: bytes) -> list[Chunk]:
         """Raises UnreadableError, whatever a reader stumbles over."""
@@ -299,47 +346,40 @@ class Visit:
             log.warning("a file could not be read: %s", type(error).__name__, exc_info=True)
             raise FileUnreadableError(f"could not be read ({type(error).__name__})") from None
 
-    def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> None:
+    def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> Outcome:
         """Note why a file is not indexed, and take out what was indexed of it."""
         self._skipped.append(Skipped(path, stamp.reason))
         if old != stamp:
             self._put(path, (), stamp, old)
-
-    # -- sums
+        return Outcome.SKIPPED
 
     def _put(self, path: str, chunks: Iterable[Chunk], stamp: Stamp, old: Stamp | None) -> None:
         self._batch.put(self._doc(path), list(chunks), str(stamp), stamp.mtime_ns / 1e9 if stamp.mtime_ns else None)
-        self._count(old, stamp)
+        self._contents.count(old, stamp)
 
-    def _count(self, old: Stamp | None, new: Stamp | None) -> None:
-        for sign, stamp in ((-1, old), (1, new)):
-            if stamp:
-                self._chunks += sign * stamp.chunks
-                self._indexed_bytes += sign * (0 if stamp.reason else stamp.size)
-
-    def _done(self, size: int) -> None:
-        self._files += 1
-        self._bytes += size
+    def _count_done(self, size: int) -> None:
+        self._done.files += 1
+        self._done.bytes += size
 
     def _doc(self, path: str) -> str:
         return doc_of(self._collection.name, path)
 
-    def _tell(self, path: str = "", *, counting: bool = False, force: bool = False) -> None:
+    def _tell(self, path: str = "", *, force: bool = False) -> None:
         now = time.monotonic()
         if force or now - self._told_at >= TOLD_EVERY:
             self._told_at = now
             self._told(
                 IndexingProgress(
                     self._collection.name,
-                    self._files,
-                    self._all_files,
-                    self._bytes,
-                    self._all_bytes,
-                    self._chunks,
+                    self._done.files,
+                    self._done.all_files,
+                    self._done.bytes,
+                    self._done.all_bytes,
+                    self._contents.chunks,
                     now - self._begun,
                     path,
-                    counting,
-                    self._bytes_skipped,
+                    self._phase is Phase.LOOKING,
+                    self._done.bytes_skipped,
                 )
             )
 
@@ -375,7 +415,7 @@ def index_collection(
             index.renew()
         for _ in range(2):
             with Readers(READ_S) as readers:
-                visit = Visit(
+                run = IndexingRun(
                     index,
                     collection,
                     options,
@@ -385,17 +425,17 @@ def index_collection(
                     anew,
                     lambda: hold.lasts,
                 )
-                report = visit.report()
+                report = run.report()
             if not hold.lasts:
-                return visit.reported(FORGOTTEN)
+                return run.reported(FORGOTTEN)
             if index.path != path:
-                return visit.reported(UNWRITABLE)
+                return run.reported(UNWRITABLE)
             try:
-                if report.trouble or visit.is_kept():
+                if report.trouble or run.is_kept():
                     return report
             except IndexBusyError as error:
-                return visit.reported(error)
-        return visit.reported(_REPLACED)
+                return run.reported(error)
+        return run.reported(_REPLACED)
 
 
 def status_of(index: Index, collection: Collection) -> CollectionStatus:
