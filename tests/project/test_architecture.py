@@ -57,3 +57,17 @@ async def test_the_details_name_every_part_of_the_service(tmp_path: Path) -> Non
     await service.aclose()
     named = DETAILS.read_text().partition("\n## The parts\n")[2].partition("\n## ")[0]
     assert sorted(part for part in parts if f"`{part}`" not in named) == []
+
+
+def test_the_figures_of_what_is_tried_again_are_those_of_the_code() -> None:
+    table = DETAILS.read_text().partition("\n## What is tried again\n")[2].partition("\n## ")[0]
+    seen = 0
+    for row in table.splitlines():
+        for name in DOTTED.findall(row):
+            module, _, last = name.rpartition(".")
+            if last.isupper():
+                value = getattr(importlib.import_module(f"kvchat.{module}"), last)
+                figures = value if isinstance(value, tuple) else (value,) if isinstance(value, int | float) else ()
+                assert {f"{figure:g}" for figure in figures} <= set(re.findall(r"[\d.]*\d", row)), name
+                seen += bool(figures)
+    assert seen >= 8
