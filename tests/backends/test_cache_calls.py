@@ -97,3 +97,28 @@ def test_pieces_give_the_ids_of_the_whole_and_are_asked_for_once(parts: list[str
 
     asyncio.run(run())
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("specials", "requests"), [(("<e>", "<b>"), 1), (("<b>",), 1), ((), 2)], ids=["two", "one", "none known"]
+)
+@pytest.mark.parametrize("then", ["\n\nYes.", "Yes<e>", "<b>", " "])
+def test_a_prompt_and_the_answer_to_it_are_asked_for_at_once(
+    specials: tuple[str, ...], requests: int, then: str
+) -> None:
+    asked: list[str] = []
+
+    async def ask(text: str, is_start: bool) -> list[int]:
+        asked.append(text)
+        return _toy(text)
+
+    async def ask_pieces(text: str, is_start: bool) -> list[tuple[int, str]]:
+        return [(id, {1: "<b>", 2: "<e>"}.get(id, "ab")) for id in await ask(text, is_start)]
+
+    async def run() -> None:
+        pieces, prompt = PieceTokens(ask, ask_pieces, specials), "<b>who?<e><b>keeper\n"
+        assert await pieces.tokens(prompt, then=then) == Tokens(_toy(prompt))
+        assert await pieces.tokens(prompt + then) == Tokens(_toy(prompt + then))
+
+    asyncio.run(run())
+    assert len(asked) <= requests, asked

@@ -96,7 +96,7 @@ class CallsWalk(ActsWalk):
     async def ask(self, play: Play) -> None:
         """As `kvchat ask` does: a kvchat for one question."""
         async with self.kvchat() as other:
-            other.service.servers.is_brief = True
+            other.service.servers.links.is_brief = True
             system = self.chance.choice(self.systems)
             id = (await other.service.new_conversations.create(system, tools=["files"], reuse=False)).id
             from kvchat.chat.question import Question

@@ -15,7 +15,7 @@ from standins.liar import lying
 pytestmark = pytest.mark.engine
 
 QUESTION = "/v1/chat/completions"
-MOST = 6
+MOST = 3
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return paths
 
 
-async def test_it_sends_six_requests_beside_the_question_and_still_knows_what_the_server_holds(
+async def test_it_sends_three_requests_beside_the_question_and_still_knows_what_the_server_holds(
     run, asked, own_folders, monkeypatch
 ):
     monkeypatch.setenv("KVCHAT_PARAMETERS_TEMPERATURE", "0")  # an answer that ends by itself cannot be gone on with
@@ -42,7 +42,7 @@ async def test_it_sends_six_requests_beside_the_question_and_still_knows_what_th
             asked.clear()
             done = await run("--base-url", server.base_url, "ask", "--json", "--max-tokens", 12, *words)
             assert asked.count(QUESTION) == 1 and len(asked) <= 1 + MOST, (asked, done.err)
-            assert asked.index(QUESTION) <= 3, "no more is asked before it"
+            assert asked.index(QUESTION) <= 2, "no more is asked before it"
             return json.loads(done.out)["conversation"]
 
         first = await ask("Tell me of the lighthouse.")
@@ -93,7 +93,7 @@ async def test_it_notices_that_something_cut_its_prompt_on_the_way(run, asked, o
         asked.clear()
         cuts = True
         await run(*at, "--conversation", json.loads(first.out)["conversation"], "And who keeps it?")
-        assert len(asked) <= 1 + MOST, " ".join(asked)
+        assert len(asked) <= 1 + MOST + 2, " ".join(asked)  # with its template, and a look at what was left
     store = Store.open(own_folders / "data")
     answer = store.tree(json.loads(first.out)["conversation"])
     causes = [node.figures.cause for node in answer if node.figures is not None]

@@ -360,9 +360,9 @@ class ChatAnswer:
             self._emit(Progressed(progress))
         if progress is not None and progress.processed < progress.total:
             return  # until the prompt is read, the timings count only the part read so far
-        prompt = figures_at(chunk, "__verbose").get("prompt")
-        if isinstance(prompt, str) and prompt:
-            self._emit(PromptShown(prompt))
+        verbose = figures_at(chunk, "__verbose")
+        if isinstance(prompt := verbose.get("prompt"), str) and prompt:
+            self._emit(PromptShown(prompt, count_at(verbose, "id_slot"), count_at(verbose, "tokens_cached")))
         before = self._reported
         timings, usage = figures_at(chunk, "timings"), figures_at(chunk, "usage")
         if usage:

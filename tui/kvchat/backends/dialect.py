@@ -64,6 +64,8 @@ class ServerOptions(Struct, frozen=True):
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
     wait_seconds: float | None = None
     """How long a server is waited for that loads its model, or takes no requests now; None: without limit."""
+    is_brief: bool = False
+    """Whether one request is all: a server that names its one model among its properties is not asked for a list."""
 
     def __repr__(self) -> str:
         """Without the headers, which may hold a key."""
@@ -498,9 +500,13 @@ class Posted(Struct, frozen=True):
 
 
 class PromptShown(Struct, frozen=True):
-    """The text of the prompt, as the server says that it has tokenised it."""
+    """The prompt of an answer, as the server says at its end that it has read it."""
 
     text: str
+    slot: int | None = None
+    """The slot that answered."""
+    left: int | None = None
+    """Tokens that it holds now."""
 
 
 class Prompted(Struct, frozen=True):
@@ -686,8 +692,9 @@ class CacheAccess(Protocol):
         """The prompt that the chat template makes of `turn`, as text; what comes behind `turn.known`, where that is
         its beginning."""
 
-    async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
-        """The token ids of a rendered prompt, or of a prefix of one, which begins with those that are known."""
+    async def tokens_of(self, text: str, known: KnownIds | None = None, then: str = "") -> Tokens:
+        """The token ids of a rendered prompt, or of a prefix of one, which begins with those that are known. `then`:
+        those of the same text with this behind it are asked for next; they come with the same request."""
 
     async def server_state(self) -> ServerState:
         """Who answers, and whether it sleeps."""

@@ -65,7 +65,7 @@ async def connect(
     for delay in loading_delays():
         try:
             found: dict[str, Response] = {}
-            kind = KINDS.get(options.kind) or await _recognised(endpoint, found, KINDS.get(options.usual_kind))
+            kind = KINDS.get(options.kind) or await _recognised(endpoint, found, options)
             backend = backend_of(kind)(endpoint, embedded=embedded, clock=clock, options=options, images=images)
             backend.heard = found
             await backend.identify()
@@ -78,12 +78,17 @@ async def connect(
     raise AssertionError("unreachable")
 
 
-async def _recognised(endpoint: Endpoint, found: dict[str, Response], usual: ServerKind | None) -> ServerKind:
+async def _recognised(endpoint: Endpoint, found: dict[str, Response], options: ServerOptions) -> ServerKind:
     """The kind of the server: each is asked for in turn, so that a common one costs few questions. What it answered is
-    put into `found`. `usual`: what it was before; it still is where it is known by its models and has none now. Raises
+    put into `found`. What it was before it still is where it is known by its models and has none now. Raises
     BackendError when nothing answers or it is still loading."""
-    probe = HttpBackend(endpoint)
+    probe, usual = HttpBackend(endpoint), KINDS.get(options.usual_kind)
     is_cloud = endpoint.place.host_class is HostClass.CLOUD
+    for kind in ORDER if options.is_brief and not is_cloud else ():
+        if kind.sole is not None:
+            found[kind.sole.path] = await _asked(probe, kind.sole.path)
+            if has(kind.sole, found):
+                return kind
     for kind in ORDER:
         if is_cloud and not kind.found_in_cloud:
             continue

@@ -203,6 +203,8 @@ class ServerKind(Struct, frozen=True, eq=False):
     """Whether a model has a window of 4,096 tokens there by default."""
     embeds_beside: bool = False
     """Whether an embedding model is loaded next to the chat's, without unloading it."""
+    sole: Sign | None = None
+    """What it alone has, and says together with the name of its one model; None: nothing."""
     shows_template: bool = False
     """Whether `/props` has the text of the chat template."""
     takes_any_model: bool = False
@@ -253,6 +255,7 @@ _ROWS = (
         probes=(PROPS_PATH, MODELS_PATH),
         signs=(Sign(PROPS_PATH, 0, "llama.cpp"),),
         found_in_cloud=True,
+        sole=Sign(PROPS_PATH, 200, "llama.cpp", keys=frozenset({"model_alias", "build_info", "media_marker"})),
         health_path="/health",
         shows_template=True,
         takes_any_model=True,

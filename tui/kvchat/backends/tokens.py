@@ -52,9 +52,12 @@ class PieceTokens:
         self._known: OrderedDict[bytes, Tokens] = OrderedDict()
         self._held = 0
 
-    async def tokens(self, text: str, *, is_start: bool = True) -> Tokens:
-        """The ids of `text`. `is_start`: it begins a prompt."""
-        pieces = [piece for piece in self._cut.split(text) if piece] if self._cut else [text]
+    async def tokens(self, text: str, *, is_start: bool = True, then: str = "") -> Tokens:
+        """The ids of `text`. `is_start`: it begins a prompt. `then`: the ids of `text` with this behind it are asked
+        for next, and come with the same request where its last piece does not begin it."""
+        if then and len(pieces := self._cut_up(text)) > 1:
+            await self.tokens(text + pieces[-1] + then, is_start=is_start)
+        pieces = self._cut_up(text)
         keys = [_key(piece, is_start and at == 0) for at, piece in enumerate(pieces)]
         found = [self._known.get(key) for key in keys]
         at = 0
@@ -79,6 +82,9 @@ class PieceTokens:
                 found[at:end] = [*read, *([Tokens()] * (end - at - len(read)))]
             at = end
         return Tokens.joined([tokens for tokens in found if tokens is not None])
+
+    def _cut_up(self, text: str) -> list[str]:
+        return [piece for piece in self._cut.split(text) if piece] if self._cut else [text]
 
     async def _read(self, pieces: Sequence[str], is_start: bool) -> list[Tokens]:
         """The ids of each of some neighbouring pieces; of all in one where they cannot be separated."""

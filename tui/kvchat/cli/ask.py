@@ -382,7 +382,7 @@ async def ask(
     if asked is not None:
         asked = replace(asked, text=filled(persona.first_message, asked.text), calls=not args.no_tools)
     service.events.subscribe(tell_fallback)
-    service.servers.is_brief, service.servers.links.wait_seconds = True, args.wait
+    service.servers.links.is_brief, service.servers.links.wait_seconds = True, args.wait
     service.events.subscribe(_Waits(service))
     await allow_calls(service, args.allow)
     await agree_to_programs(service, args.tools or ())
@@ -391,7 +391,7 @@ async def ask(
     if end_notices is not None:
         end_notices()
     if tools_of(conversation.path()):
-        service.servers.is_brief = False  # several requests may follow
+        service.servers.links.is_brief = False  # several requests may follow
         ask_about_calls(service)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)

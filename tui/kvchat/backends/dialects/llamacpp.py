@@ -206,9 +206,11 @@ class LlamaCppBackend(HttpBackend):
         self._tags = {}
         self._routed = None
         _, found = await self.get_json(PROPS_PATH)
-        _, listing = await self.get_json(MODELS_PATH)
         props = as_object(found, "properties")
-        models = models_in(listing)
+        models = sole_model_in(props) if self._options.is_brief else Models(())
+        if not models.all:
+            _, listing = await self.get_json(MODELS_PATH)
+            models = models_in(listing)
         if props.get("role") == ROUTER:
             return await self._of_router(props, models)
         self._learn(props)
@@ -493,11 +495,11 @@ class LlamaCppBackend(HttpBackend):
         found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
         return self._checked(lambda: text_at(found, "prompt") or "")
 
-    async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
+    async def tokens_of(self, text: str, known: KnownIds | None = None, then: str = "") -> Tokens:
         if self._pieces is None:
             self._pieces = PieceTokens(self._tokenize, self._with_pieces, self._specials)
         if known is None or not known.messages:
-            return await self._pieces.tokens(text)
+            return await self._pieces.tokens(text, then=then)
         return known.tokens + await self._pieces.tokens(text, is_start=False)
 
     async def _tokenize(self, text: str, is_start: bool) -> list[int]:
@@ -653,16 +655,28 @@ def state_in(props: Mapping[str, object]) -> ServerState:
     )
 
 
+def sole_model_in(props: Mapping[str, object]) -> Models:
+    """The one model of the server, as its properties name it; none where that is a router, or an old build whose list
+    may have another name for it. Raises PayloadError."""
+    name = text_at(props, "model_alias")
+    if not name or PROCESS not in props or props.get("role") == ROUTER:
+        return Models(())
+    return Models((Model(whole_characters(name), context_size=_window_in(props)),))
+
+
+def _window_in(props: Mapping[str, object]) -> int | None:
+    return count_at(object_at(props, "default_generation_settings"), "n_ctx")
+
+
 def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) -> ServerInfo:
     """`info` with what a llama-server says of itself and of its model. Raises PayloadError."""
     chosen = models.chosen
-    settings = object_at(props, "default_generation_settings")
     name = chosen.id if chosen else text_at(props, "model_alias") or text_at(props, "model_path") or ""
     return replace(
         info,
         model=whole_characters(name),
         listing=models.all,
-        context_size=count_at(settings, "n_ctx") or (chosen.context_size if chosen else None),
+        context_size=_window_in(props) or (chosen.context_size if chosen else None),
         slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
         build=whole_characters(text_at(props, "build_info") or ""),
         takes_local_extras=True,

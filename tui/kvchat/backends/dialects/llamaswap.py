@@ -189,7 +189,7 @@ class LlamaSwapBackend(HttpBackend):
     async def prompt_text(self, turn: ChatTurn) -> str:
         return await (await self._followed()).prompt_text(turn)
 
-    async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
+    async def tokens_of(self, text: str, known: KnownIds | None = None, then: str = "") -> Tokens:
         return await (await self._followed()).tokens_of(text, known)
 
     async def server_state(self) -> ServerState:

@@ -55,7 +55,7 @@ class ServerBranchIds:
         """As of `BranchIds`."""
         if (noted := self._noted(id, tip)) is not None:
             return noted
-        if self._servers.is_brief or not self._servers.consent.agreed_to(self._cache.server):
+        if self._servers.links.is_brief or not self._servers.consent.agreed_to(self._cache.server):
             return None
         try:
             turn = self._requests.after_tip(self._conversations.load(id), tip)

@@ -66,9 +66,9 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     return replace(turn, wires=turn.wires[: end + 1], continues=False)
 
 
-def _added(tracked: TrackedTurn, answer: Node) -> str:
-    """The text that an answer has behind its prompt, of which a cut one is a part already."""
-    return answer.text.removeprefix(tracked.path[-1].text) if tracked.turn.continues else answer.text
+def _added(tracked: TrackedTurn, text: str) -> str:
+    """What the text of an answer has behind its prompt, of which a cut one is a part already."""
+    return text.removeprefix(tracked.path[-1].text) if tracked.turn.continues else text
 
 
 def _has_all(tracked: TrackedTurn) -> bool:
@@ -228,7 +228,8 @@ class ServerCache:
             return
         try:
             text, known = await self._text(tracked), tracked.turn.known
-            tracked.tokens = await self.access.tokens_of(text, known)
+            then = _added(tracked, tracked.said) if self.is_brief else ""
+            tracked.tokens = await self.access.tokens_of(text, known, then)
             tracked.rendered = text if known is None or not known.messages else ""
         except BackendError as error:
             self.prompts.gave_up(error)
@@ -443,7 +444,9 @@ class ServerCache:
                 self.holds(tracked.turn.session_id, tuple(node.digest.hex() for node in held))
             for used in (slot, *tracked.prediction.copies) if stopped else ():
                 self.cancelled.add(used, len(prompt) + predicted, heard=tracked.processed is not None or predicted > 0)
-            if await self.cancelled.free(LOOK_S):
+            if self._is_told(tracked, len(prompt) + max(0, predicted - 1)):
+                slot_tokens = tracked.shown_left
+            elif await self.cancelled.free(LOOK_S):
                 counts = await self._counts() or ()
                 slot_tokens = self._slot_tokens(slot, counts)
                 self._observe(counts, slot, len(prompt) + max(0, predicted - 1))
@@ -452,6 +455,18 @@ class ServerCache:
         else:
             self._observe(await self._counts() or (), None)
         self.journal.answered(tracked, answer, slot_tokens, sampled)
+
+    def _is_told(self, tracked: TrackedTurn, left: int) -> bool:
+        """Whether the server itself says that the answer ended in the slot it was played in, which holds `left` tokens:
+        where kvchat ends with it, no look is needed."""
+        slot = tracked.prediction.slot if tracked.prediction is not None else None
+        is_so = self.is_brief and not self.cancelled and tracked.turn.answers == 1
+        return (
+            is_so
+            and slot is not None
+            and (tracked.shown_slot, tracked.shown_left) == (slot, left)
+            and self.slots.is_told(slot, left)
+        )
 
     def _unplayed(self, tracked: TrackedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
@@ -498,7 +513,7 @@ class ServerCache:
         state = answer.state
         if self.is_brief and tracked.shown and not answer.message.reasoning and not answer.message.calls:
             try:
-                prefix = await self.prompts.said_behind(settled, tracked.rendered, _added(tracked, answer))
+                prefix = await self.prompts.said_behind(settled, tracked.rendered, _added(tracked, answer.text))
             except BackendError as error:
                 self.prompts.gave_up(error)
                 prefix = None

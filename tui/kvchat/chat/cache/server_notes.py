@@ -25,7 +25,7 @@ from kvchat.cache.llamacpp.hypotheses import Hypotheses, shape_to_json
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.slot_observer import SOMEWHERE, SlotObserver
+from kvchat.chat.cache.slot_observer import SOMEWHERE, UNSEEN, SlotObserver
 from kvchat.chat.cache.turn_journal import Sighting, Use
 from kvchat.chat.ground import Ground
 from kvchat.store import StoreError
@@ -119,7 +119,7 @@ class Note(Struct, frozen=True):
         """What a request of ours left in a slot that the server says this of; None: it was another one."""
         if slot >= min(len(self.counts), len(self.tasks), len(self.slots)):
             return None
-        same = (self.counts[slot], self.tasks[slot]) == (found.tokens, found.task) and found.task is not None
+        same = self.counts[slot] == found.tokens and found.task is not None and self.tasks[slot] in (found.task, UNSEEN)
         claim = self.slots[slot]
         return claim.held() if same and claim and claim.conversation and claim.tokens == found.tokens else None
 

@@ -21,6 +21,8 @@ LOOK_S = 0.5
 NEVER: tuple[int, ...] = (-1,)
 SOMEWHERE = -1
 """The slot of a running request, while it is not known."""
+UNSEEN = -1
+"""The task of a slot that a request of ours has used since it was looked at."""
 
 
 class Look(Struct, frozen=True):
@@ -87,6 +89,15 @@ class SlotObserver:
         """A request of ours is on its way."""
         self.tasks_at_begin, self._unheard, self._began = self.tasks, False, True
 
+    def is_told(self, slot: int, tokens: int) -> bool:
+        """The server says itself that the request of ours has ended in this slot, which holds so many tokens now: they
+        are taken for looked at, if all slots ever were."""
+        if slot >= len(self.tokens):
+            return False
+        self.tokens = (*self.tokens[:slot], tokens, *self.tokens[slot + 1 :])
+        self.tasks = (*self.tasks[:slot], UNSEEN, *self.tasks[slot + 1 :])
+        return True
+
     def probed(self) -> None:
         """A request of ours has left a slot as it was."""
         self._began = True
@@ -120,7 +131,8 @@ class SlotObserver:
         tasks = tuple(count.task for count in counts)
         pairs = list(zip(self.tasks, tasks, strict=False))
         emptied = any(before is not None and (now is None or now < before) for before, now in pairs)
-        used = [slot for slot, (before, now) in enumerate(pairs) if before != now] if quiet and not emptied else []
+        used = [slot for slot, (before, now) in enumerate(pairs) if before not in (now, UNSEEN)]
+        used = used if quiet and not emptied else []
         if emptied or (first and not any(task is not None for task in tasks)):
             # only a new process has another name; one that keeps it has slept
             self._lost("slept" if self.state.process and emptied else self._ended)

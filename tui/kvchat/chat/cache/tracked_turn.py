@@ -47,6 +47,11 @@ class TrackedTurn(Struct):
     """Set when what it left in the cache is known, or never will be."""
     shown: str = ""
     """The text of the prompt as the server said at the end that it tokenised it; empty: it did not."""
+    shown_slot: int | None = None
+    shown_left: int | None = None
+    """The slot that answered and the tokens that it then held, as of `PromptShown`."""
+    said: str = ""
+    """The text of the answer up to then, where it had no thoughts."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when `shown` has come, or is not waited for any more."""
     altered: bool = False

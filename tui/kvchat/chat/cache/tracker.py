@@ -26,6 +26,7 @@ from kvchat.backends.dialect import (
     SlotFiles,
     StreamEvent,
     TemplateFacts,
+    TextDelta,
     Waiting,
 )
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
@@ -182,7 +183,7 @@ class CacheTracker:
         if known is None:
             cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots)
             cache.notes.recall()
-        cache.is_brief = self._servers.is_brief
+        cache.is_brief = self._servers.links.is_brief
         cache.heard()
         cache.slots.noticed(state or ServerState())
         if not cache.slots.state.asleep:
@@ -218,7 +219,7 @@ class CacheTracker:
         """Whether it is to be found out if several servers share an address: in a run that ends with its answer only
         where another one answered the last time."""
         note = note_in(self._ground.setting(notes_key(info)))
-        return not self._servers.is_brief or (note is not None and note.process not in ("", state.process))
+        return not self._servers.links.is_brief or (note is not None and note.process not in ("", state.process))
 
     async def _told_apart(self, backend: Backend, met: str = "") -> None:
         """As of `Replicated`."""
@@ -377,7 +378,7 @@ class CacheTracker:
                 cache.simulator.ran_out()
             cache.left(tracked, answers, self._requests.after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
-            if not link.template_asked and not self._servers.is_brief:
+            if not link.template_asked and not self._servers.links.is_brief:
                 link.template_asked = True
                 self._ground.in_background(self._ask_template(link))
         elif tracked is not None:
@@ -415,14 +416,19 @@ class CacheTracker:
             model = info.known(tracked.turn.model or info.model)
             tracked.loading_seen = model is not None and model.loaded is False
 
+        said: list[str] = []
+
         def noting(event: StreamEvent) -> None:
             if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":
                 tracked.loading_seen = True
             if isinstance(event, PromptShown):
                 if tracked is not None:
-                    tracked.shown = event.text
+                    tracked.shown, tracked.said = event.text, "".join(said)
+                    tracked.shown_slot, tracked.shown_left = event.slot, event.left
                     tracked.heard.set()
                 return
+            if isinstance(event, TextDelta):
+                said.append(event.text)
             if tracked is not None and isinstance(event, Progressed):
                 event = Progressed(replace(event.progress, shared=tracked.sent_before, cause=ended))
             emit(event)

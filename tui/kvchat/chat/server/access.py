@@ -28,15 +28,18 @@ class ServerAccess:
         images: Callable[[str], bytes | None] = lambda _: None,
         names_model: Callable[[], bool] = lambda: False,
         wait_seconds: Callable[[], float | None] = lambda: None,
+        is_brief: Callable[[], bool] = lambda: False,
         known: KnownServers | None = None,
     ) -> None:
         """`profile`: the one whose settings are used; empty: those of no profile. `images`: gives the images that
         messages name. `names_model`: whether the settings, or a conversation, name a model. `wait_seconds`: how long
-        a server that loads its model is waited for. `known`: what is kept of servers over restarts."""
+        a server that loads its model is waited for. `is_brief`: as of `ServerOptions`. `known`: what is kept of servers
+        over restarts."""
         self.profile = profile
         self._images = images
         self._names_model = names_model
         self._wait_seconds = wait_seconds
+        self._is_brief = is_brief
         self._known = known
 
     async def connect(
@@ -47,7 +50,12 @@ class ServerAccess:
         from kvchat.backends.http.endpoint import parse_base_url
         from kvchat.backends.identify import connect
 
-        options = replace(server_options(server), names_model=self._names_model(), wait_seconds=self._wait_seconds())
+        options = replace(
+            server_options(server),
+            names_model=self._names_model(),
+            wait_seconds=self._wait_seconds(),
+            is_brief=self._is_brief(),
+        )
         if (known := self._known) is not None:
             options = replace(options, usual_kind=known.at(str(parse_base_url(base_url))).kind)
         backend = await connect(

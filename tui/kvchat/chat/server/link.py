@@ -114,6 +114,8 @@ class Links:
         self._names_model = names_model
         self.wait_seconds: float | None = None
         """How long a server is waited for that loads its model, or is busy; None: without limit."""
+        self.is_brief = False
+        """Whether this run ends with its answer: nothing is asked for then that only a later question needs."""
         self.folder = snapshots if ground.settings.engine.snapshots else None
         self.snapshots = Snapshots(self.folder)
         """The saved states of the built-in engine, which one link at a time runs."""
@@ -210,6 +212,7 @@ class Links:
                 images=self._image,
                 names_model=lambda: self._names_model(links[0]),
                 wait_seconds=lambda: self.wait_seconds,
+                is_brief=lambda: self.is_brief and not settings.cache.token_ids,  # which need the vocabulary's size
                 known=self._known,
             ),
             engine=EmbeddedEngine(settings.engine, self.folder, self.snapshots, self._image),

@@ -71,8 +71,6 @@ class Servers(ConversationObserver):
         """Conversations whose server or model was chosen in this run."""
         self.connects_ahead = False
         """Whether a server is connected to as soon as one of its conversations is looked at: the app sets it."""
-        self.is_brief = False
-        """Whether this run ends with its answer: then it asks a server for nothing that only a later question needs."""
         self.waits = False
         """Whether a user is there to wait for a server that is gone: the app sets it."""
         self.observers: list[ServerObserver] = []
