@@ -7,7 +7,8 @@ from backend_kit import Heard, a_turn, endpoint_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.backends.answer import ChatAnswer, timings_of
+from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.answer_figures import timings_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import Trouble
 from kvchat.backends.http.stream import Payload

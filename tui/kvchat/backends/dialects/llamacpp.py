@@ -22,7 +22,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from kvchat.backends import errors
-from kvchat.backends.answer import progress_of
+from kvchat.backends.answer_figures import progress_of
 from kvchat.backends.base import PROBE_S, Answer, HttpBackend
 from kvchat.backends.calls import FINAL, CallShape, shape_in
 from kvchat.backends.completion import COMPLETION_PATH, CompletionAnswer, completion_fields, wants_json

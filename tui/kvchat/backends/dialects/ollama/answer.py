@@ -132,7 +132,7 @@ class OllamaAnswer(ChatAnswer):
         if not is_object(part) or not part.keys() & {"message", "done"}:
             self.pass_over(part)
             return
-        self._was_read, self._ends_in_loss = True, False
+        self._reception.part()
         self._model = name_at(part, "model") or self._model
         message = figures_at(part, "message")
         self._delta({**message, "reasoning_content": message.get("thinking"), "thinking": None})
@@ -162,8 +162,8 @@ class OllamaAnswer(ChatAnswer):
             if reported.prompt_ms and (reported.prompt_tokens or 0) >= SPEED_SAMPLE:
                 use.tokens_per_ms = (reported.prompt_tokens or 0) / reported.prompt_ms
         use.is_loaded, use.runner = True, asked.runner
-        self._reported = self._estimated(reported)
-        self._emit(self._reported)
+        self._figures.reported = self._estimated(reported)
+        self._emit(self._figures.reported)
         self._check_length(reported.prompt_tokens)
         self._check_model(part)
 
