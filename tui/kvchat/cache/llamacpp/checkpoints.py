@@ -43,7 +43,7 @@ def resume(memory: Memory, held: int, common: int, prompt: int, shape: Shape) ->
     if shape.rewind is Rewind.ANYWHERE:
         return min(common, prompt - 1), memory
     start, first, known = common, memory.first, memory.checkpoints
-    window = shape.window if shape.rewind is Rewind.WINDOW else 0
+    window = shape.window if shape.rewind is Rewind.WINDOW and not shape.whole_window else 0
     needed = max(0, common - window - (0 if common < prompt else 1))
     if common and _first(memory, held, shape) >= needed:
         useful = [c for c in known if c.tokens - 1 <= common and (c.first < needed or c.first == 0)]
@@ -102,6 +102,14 @@ def _with(new: Checkpoint, known: list[Checkpoint], shape: Shape) -> list[Checkp
     while len(known) >= shape.checkpoints:
         known = known[1:]
     return [*(c for c in known if c.tokens != new.tokens), new]
+
+
+def at_most(memory: Memory, shape: Shape) -> Memory:
+    """The memory with as many of its checkpoints as a server keeps."""
+    known = list[Checkpoint]()
+    for one in memory.checkpoints if shape.checkpoints else ():
+        known = _with(one, known, shape)
+    return Memory(memory.first, tuple(known))
 
 
 def _spread(known: Sequence[Checkpoint], request: int, shape: Shape) -> Iterator[Checkpoint]:

@@ -1,7 +1,9 @@
 """What a server's cache may be like, where it does not say: one simulator per guess, and the one that has been right.
 
 Every guess is played along from the first request; the one that predicted best is believed, the first one
-where nothing tells them apart. What was learnt is a `Shape` that can be kept for the server, its build and model.
+where nothing tells them apart. What shows in the batches of a prompt is not guessed (`batches`); options that are
+never the default are, once a prediction is wrong that one of them explains.
+What was learnt is a `Shape` that can be kept for the server, its build and model.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
+from kvchat.cache.llamacpp.batches import told_by_batches
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
@@ -30,6 +33,12 @@ LEVEL = 0.5
 """Guesses whose records differ by no more than this are equally good."""
 WINDOWS = (1024, 512, 128, 4096)
 """Tokens of the sliding windows that models have."""
+CHECKPOINTS = tuple(dict.fromkeys((8, 3, 16, 4, *range(1, Shape().checkpoints))))
+"""Other numbers of checkpoints (`--ctx-checkpoints`), those that were once llama-server's own first."""
+SIMILARITIES = (0.5, 0.0, 0.25, 0.75, 0.9)
+"""Other values of `--slot-prompt-similarity`, as far as they are worth a guess; 0.5 was once llama-server's own."""
+MOST_PARENTS, MOST_EXPLAINED = 8, 2
+"""Guesses that are varied for one wrong prediction, and those that are added for each of them."""
 
 
 class Played(Struct, frozen=True):
@@ -54,6 +63,13 @@ class _Guess(Struct):
     before: Simulator | None = None
     """The simulator before the last `begin`."""
 
+    def plays(self, cached: int, slot: int | None = None) -> bool:
+        """Play what was reported for the last `begin`; `slot`: which one answered it. Whether that was said."""
+        if self.said is None or not self.said.allows(cached, TOLERANCE) or slot not in (None, self.said.slot):
+            return False
+        self.simulator.reported(self.said.slot, cached)
+        return True
+
 
 class Hypotheses:
     """Simulators of one server, one per guess about its cache. Everything but `best` goes to all of them."""
@@ -66,6 +82,13 @@ class Hypotheses:
         self._dropped: list[_Guess] = []
         self._begun: Callable[[Simulator, int | None], Prediction]
         """Plays the last `begin`."""
+        self._users: Sequence[int] = ()
+        self._pinned: int | None = None
+        """Of the last `begin`."""
+        self._cached: int | None = None
+        """What was reported for the last `begin`."""
+        self._ended: Callable[[Simulator, int], None] | None = None
+        """Plays the end of the last `begin`; None: it is not ended, or was cut."""
 
     @property
     def _best(self) -> _Guess:
@@ -162,6 +185,7 @@ class Hypotheses:
         answers: int = 1,
     ) -> Prediction:
         self._runs = True
+        self._users, self._pinned, self._cached, self._ended = users, slot, None, None
         self._begun = lambda simulator, slot: simulator.begin(prompt, owner, at, slot, users, tip, answers)
         for guess in self._guesses:
             guess.before = guess.simulator.copy()
@@ -175,14 +199,47 @@ class Hypotheses:
         apart; it does not where one is only right by what it does not know."""
         said = [guess.said for guess in self._guesses if guess.said is not None]
         proves = proves and not any(one.allows(cached) and abs(one.cached - cached) > TOLERANCE for one in said)
+        best, record, is_explained = self._best, self._best.wrong, not proves
         for guess in self._guesses:
             if guess.said is not None:
                 full = guess.simulator.reported(guess.said.slot, cached)
+                wrong = not full and not guess.said.allows(cached, TOLERANCE)
+                is_explained |= not wrong
                 if proves:
-                    wrong = not full and not guess.said.allows(cached, TOLERANCE)
                     guess.wrong = guess.wrong * MEMORY + wrong
                     guess.mistakes += wrong
+        self._cached = cached
+        if not is_explained:
+            self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached))
         self._drop()
+
+    def _vary(
+        self,
+        best: _Guess,
+        record: float,
+        options: Callable[[Shape], Iterator[Shape]],
+        explains: Callable[[_Guess], bool],
+    ) -> bool:
+        """Add guesses that explain what none does: those that are as good as the best one with one of `options`, played
+        from before the last `begin` on, with the record that this one had. Whether there are any."""
+        found, best_shape = list[_Guess](), best.simulator.shape
+        for parent in self._guesses[:MOST_PARENTS]:
+            before, shape, explained = parent.before, parent.simulator.shape, 0
+            if before is None or parent.wrong > best.wrong + LEVEL or shape.kind != best_shape.kind:
+                continue
+            known = {guess.simulator.shape for guess in (*self._all, *found)}
+            for other in options(shape):
+                if other in known or explained == MOST_EXPLAINED:
+                    continue
+                start = before.reshaped(other)
+                guess = _Guess(start.copy(), record, max(0, best.mistakes - 1), before=start)
+                guess.said = self._begun(guess.simulator, self._pinned)
+                if explains(guess):
+                    found.append(guess)
+                    explained += 1
+        self._all += found
+        self._guesses += found
+        return bool(found)
 
     def ran_out(self) -> None:
         """The server broke off several answers in a window that was not full: a sliding window in one cache for all
@@ -191,10 +248,28 @@ class Hypotheses:
             shape = guess.simulator.shape
             guess.wrong += not (shape.rewind is Rewind.WINDOW and shape.unified)
 
+    def batched(self, start: int, ends: Sequence[int]) -> None:
+        """How far the prompt of the last `begin` was read after each batch, from `start` on, in tokens: it is played
+        again as the server's options are by that. A guess that ends no batch there loses credit."""
+        for guess in self._guesses:
+            if guess.said is None or guess.before is None:
+                continue
+            shape = told_by_batches(guess.simulator.shape, start, ends, self._users)
+            if shape is None:
+                guess.wrong += 1
+                guess.mistakes += 1
+            elif shape != guess.simulator.shape:
+                guess.simulator = guess.before.reshaped(shape)
+                guess.said = self._begun(guess.simulator, guess.said.slot)
+
     def answered_in(self, slot: int, cached: int) -> None:
         """It was another slot that answered the last `begin`: what was reported is played there."""
+        best = self._best
+        if self._pinned is None:
+            record = max(0.0, best.wrong - 1)
+            self._vary(best, record, _other_similarities, lambda guess: guess.plays(cached, slot))
         for guess in self._guesses:
-            if guess.said is not None and guess.before is not None:
+            if guess.said is not None and guess.before is not None and guess.said.slot != slot:
                 guess.simulator = guess.before.copy()
                 self._begun(guess.simulator, slot)
                 guess.simulator.reported(slot, cached)
@@ -208,9 +283,10 @@ class Hypotheses:
     def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "", order: Sequence[int] = ()) -> None:
         """The last `begin` is done. As of `Simulator.end`."""
         self._runs = False
+        self._ended = lambda simulator, slot: simulator.end(slot, sampled, stopped=stopped, tip=tip, order=order)
         for guess in self._guesses:
             if guess.said is not None:
-                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip, order=order)
+                self._ended(guess.simulator, guess.said.slot)
 
     def cut(self, processed: int) -> None:
         """The last `begin` was cancelled when `processed` tokens were in."""
@@ -264,22 +340,28 @@ class Hypotheses:
         """As `Simulator.identify`."""
         for guess in self._guesses:
             guess.simulator.identify(known)
+            if guess.before is not None:  # from which the last `begin` may be played again
+                guess.before.identify(known)
 
     @property
     def shapes(self) -> list[Shape]:
-        """Of all guesses, in the order in which they were given."""
-        return [guess.simulator.shape for guess in self._all]
+        """Of all guesses, in an order that is the same for the same ones."""
+        return [guess.simulator.shape for guess in self._sorted]
+
+    @property
+    def _sorted(self) -> list[_Guess]:
+        return sorted(self._all, key=lambda guess: shape_to_json(guess.simulator.shape))
 
     @property
     def records(self) -> list[tuple[float, int]]:
-        """How often each guess was wrong, of late and since the server was started, in the order of their shapes."""
-        return [(guess.wrong, guess.mistakes) for guess in self._all]
+        """How often each guess was wrong, of late and since the server was started, in the order of `shapes`."""
+        return [(guess.wrong, guess.mistakes) for guess in self._sorted]
 
     def recall_records(self, records: Sequence[tuple[float, int]]) -> None:
         """Go on with the records of guesses of the same shapes; with none where they are not as many."""
         if len(records) != len(self._all):
             return
-        for guess, (wrong, mistakes) in zip(self._all, records, strict=True):
+        for guess, (wrong, mistakes) in zip(self._sorted, records, strict=True):
             guess.wrong, guess.mistakes = wrong, mistakes
         self._drop()
 
@@ -326,10 +408,22 @@ class Hypotheses:
     def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
         """As `Simulator.observe`; a guess that the slots contradict loses credit. Returns what surprised the best one;
         nothing where another guess explains the slots."""
-        best, surprises = self._best, [(guess, guess.simulator.observe(counts, used)) for guess in self._guesses]
+        best = self._best
+        surprises = [(guess, guess.simulator.observe(counts, used)) for guess in self._guesses]
+        cached, ended = self._cached, self._ended
+        explained = any(not found for _, found in surprises)
+        if not explained and cached is not None and ended is not None and self._pinned is None:
+
+            def explains(guess: _Guess) -> bool:
+                assert guess.said is not None
+                if not guess.plays(cached):
+                    return False
+                ended(guess.simulator, guess.said.slot)
+                return not guess.simulator.observe(counts, used)
+
+            explained = self._vary(best, best.wrong, _other_similarities, explains)
         for guess, found in surprises:
             guess.wrong += bool(found)
-        explained = any(not found for _, found in surprises)
         return [] if explained else next(found for guess, found in surprises if guess is best)
 
 
@@ -344,12 +438,22 @@ def _is_dense(guess: _Guess) -> bool:
     return guess.simulator.shape.rewind is Rewind.ANYWHERE
 
 
+def _other_checkpoints(shape: Shape) -> Iterator[Shape]:
+    if shape.rewind is not Rewind.ANYWHERE and shape.checkpoints:
+        yield from (replace(shape, checkpoints=count) for count in CHECKPOINTS)
+
+
+def _other_similarities(shape: Shape) -> Iterator[Shape]:
+    if shape.slots > 1:
+        yield from (replace(shape, similarity=share) for share in SIMILARITIES)
+
+
 def guesses(
     slots: int | None, learnt: Shape | None = None, context: int | None = None, model: Shape | None = None
 ) -> list[Shape]:
     """What a llama.cpp server's cache may be like, the likeliest first. llama-server's default is four slots with one
     KV cache for all. `context`: the tokens that a slot may hold, as the server reports them. `model`: what its model's
-    file says of it; a server may still be set to keep all of a sliding window."""
+    file says of it."""
     slots, context = slots or 1, context or 0
     likely = slots == 4
 
@@ -360,17 +464,16 @@ def guesses(
         windows = (Shape(rewind=Rewind.WINDOW, window=size) for size in WINDOWS)
         models = [Shape(), Shape(rewind=Rewind.NOWHERE), *windows]
     else:
-        models = [model, Shape()] if model.rewind is Rewind.WINDOW else [model]
+        models = [model]
         learnt = learnt if learnt is not None and learnt.kind in {one.kind for one in models} else None
     found = [
-        replace(one, slots=slots, unified=unified, ram_bytes=ram, context=whole(unified))
+        replace(one if learnt is None else one.with_options(learnt), slots=slots, unified=unified, ram_bytes=ram)
         for one in models
         for ram in (8192 << 20, 0)
         for unified in ((likely, not likely) if slots > 1 else (False,))
     ]
-    return list(
-        dict.fromkeys([replace(learnt, slots=slots, context=whole(learnt.unified)), *found] if learnt else found)
-    )
+    first = [replace(learnt, slots=slots)] if learnt else []
+    return list(dict.fromkeys(replace(one, context=whole(one.unified)) for one in (*first, *found)))
 
 
 def shape_to_json(shape: Shape) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, overwritten, read, resume, saved
+from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, at_most, overwritten, read, resume, saved
 from kvchat.cache.llamacpp.host_cache import better, park, ratio, trimmed
 from kvchat.cache.llamacpp.prediction import Mismatch, Prediction, StatePlace
 from kvchat.cache.llamacpp.slot_state import Held
@@ -152,6 +152,13 @@ class Simulator:
     def copy(self) -> Simulator:
         """The same state in another object, to try something out."""
         return Simulator(self.shape, self._state())
+
+    def reshaped(self, shape: Shape) -> Simulator:
+        """The same state in the cache of a server with other options; no more checkpoints than that keeps."""
+        other = Simulator(shape, self._state())
+        other._slots = [held and _having_fewer(held, shape) for held in self._slots]
+        other._parked = [_having_fewer(held, shape) for held in self._parked]
+        return other
 
     def without_parked(self, prompt: Tokens, more_than: int) -> Simulator:
         """The same without the parked states that begin with more tokens of `prompt`."""
@@ -420,7 +427,7 @@ class Simulator:
         for slot in free if pinned is None else [pinned]:
             held = self._slots[slot] if slot < self.shape.slots else None
             share = ratio(held.tokens.common(prompt), len(prompt)) if held else 0.0
-            if share > most and share > ratio(self.shape.similarity, 1):
+            if share > most and share > (ratio(self.shape.similarity, 1) or 1.0):
                 chosen, most = slot, share
         if chosen is None:
             return min(free, key=lambda slot: (self._used[slot], -slot)), "least recent", True
@@ -518,6 +525,10 @@ class Simulator:
             taken = min(over, spare)
             over -= taken
             self._slots[other] = replace(held, memory=replace(held.memory, first=held.memory.first + taken))
+
+
+def _having_fewer(held: Held, shape: Shape) -> Held:
+    return replace(held, memory=at_most(held.memory, shape))
 
 
 def _may_begin(held: Held, prompt: Tokens) -> bool:

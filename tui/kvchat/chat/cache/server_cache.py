@@ -341,6 +341,7 @@ class ServerCache:
         roughly = tracked.goes_on_from_a_call and prediction.most > prediction.cached
         some_unknown = cached != prediction.cached and prediction.allows(cached)  # ids of what was held
         hidden = inherited or (some_unknown and not roughly)
+        self._batched(tracked)
         if not cached and await self._denies(tracked):
             tracked.denied = prediction.cached  # not believed: it holds what it is to hold after this request
         else:
@@ -371,6 +372,14 @@ class ServerCache:
             return False
         task, earlier = counts[prediction.slot].task, [task for task in before if task is not None]
         return task is not None and bool(earlier) and task > max(earlier)
+
+    def _batched(self, tracked: TrackedTurn) -> None:
+        """Play a request as the server's options are by the batches that it told of."""
+        ends = [one.processed for one in tracked.batches if one.processed > one.cached]
+        if tracked.tokens is None or ends[-1:] != [len(tracked.tokens)] or ends != sorted(set(ends)) or self.slots.busy:
+            return
+        self.simulator.batched(tracked.batches[0].cached, ends)
+        self.journal.replayed(tracked.number, self.simulator.all_said)
 
     async def _answered_elsewhere(self, tracked: TrackedTurn, cached: int) -> None:
         """Where less or more was reused than predicted, another slot may have answered: the one with a new task."""

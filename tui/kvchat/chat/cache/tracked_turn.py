@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.causes.evidence import NOBODY, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import Shape
@@ -65,6 +66,8 @@ class TrackedTurn(Struct):
     """Whether the slots were at rest before: else a cancelled request may have read on."""
     processed: int | None = None
     """Prompt tokens that were in when the server was last heard of; None: it never was."""
+    batches: list[PromptProgress] = field(default_factory=list)
+    """How far the prompt was read after each batch."""
     played: bool = False
     """Whether its end is played on the simulator."""
     broken_off: bool = False

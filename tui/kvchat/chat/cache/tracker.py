@@ -284,7 +284,7 @@ class CacheTracker:
     async def learn(self, link: Link, cache: ServerCache) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
         learnt = {} if is_tested(cache.server.build) else {_trust_key(cache.server): trust_to_json(cache.trust)}
-        if cache.simulator.settled and link.connector.cache_shape() is None:
+        if link.connector.cache_shape() is None:
             learnt[_rules_key(cache.server)] = shape_to_json(cache.simulator.best.shape)
         for key, text in learnt.items():
             if self._ground.setting(key) != text:
@@ -295,7 +295,8 @@ class CacheTracker:
         for all slots: the server runs out of room for the others, and breaks all of them off."""
         info, cache = self._servers.link(id).info, self.cache_for(id)
         shape = cache.simulator.best.shape if cache is not None else Shape()
-        if shape.rewind is Rewind.WINDOW and cache is not None and (shape.unified or not cache.simulator.settled):
+        slides = shape.rewind is Rewind.WINDOW and not shape.whole_window
+        if slides and cache is not None and (shape.unified or not cache.simulator.settled):
             return 1
         asked_by_ids = (
             self._ground.settings.cache.token_ids
@@ -430,6 +431,7 @@ class CacheTracker:
             if isinstance(event, TextDelta):
                 said.append(event.text)
             if tracked is not None and isinstance(event, Progressed):
+                tracked.batches.append(event.progress)
                 event = Progressed(replace(event.progress, shared=tracked.sent_before, cause=ended))
             emit(event)
 

@@ -131,6 +131,12 @@ class Journal:
         if len(self._uses) > KEPT_LOST:
             self._uses[-KEPT_LOST - 1].said = {}
 
+    def replayed(self, number: int, said: Mapping[Shape | None, Prediction]) -> None:
+        """The request of this number was played again, as the server turned out to be."""
+        for use in self._uses:
+            if use.number == number:
+                use.said = said
+
     def read_whole(self, server: str) -> None:
         """The last request to a server, a warm-up, came to its end."""
         if (last := self._last(server)) is not None:
