@@ -60,11 +60,8 @@ async def test_each_step_is_predicted_and_a_call_that_is_read_again_is_named(
             assert after.predicted_roughly and (after.cause == "retokenised" or (after.wasted_tokens or 0) <= NOISE)
 
 
-async def test_a_call_whose_arguments_are_printed_anew_is_followed_as_it_came(
-    models: dict[str, Path], tmp_path: Path
-) -> None:
-    """The model writes them with line breaks, the template prints them on one line: in other tokens, even where these
-    are as many."""
+async def test_so_is_a_call_whose_arguments_are_printed_anew(models: dict[str, Path], tmp_path: Path) -> None:
+    """The model writes them with line breaks, the template prints them on one line."""
     async with walked(
         models["calling dense"], tmp_path, shape_of("dense"), {"append": 1}, TURNS, seed=1, context=8192, template=ANEW
     ) as walk:

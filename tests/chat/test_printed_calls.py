@@ -1,0 +1,73 @@
+"""Calls that the server read out of what a model wrote, whose arguments the template prints as they came or anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.cache.prompt_tokens import PromptTokens
+from kvchat.chat.events import EventBus
+from kvchat.prompt.message import Message, Role
+from kvchat.prompt.tools import ToolCall
+
+ASKED = "Q: And?|A: "
+SPACED, COMPACT, BROKEN = '{"path": "a.txt", "from": 2}', '{"path":"a.txt","from":2}', '{"path":\n"a.txt", "from": 2}'
+TAGS = "<path>a.txt</path><from>2</from>"
+QUESTION = Message(Role.USER, "And?")
+
+
+class PrintingServer:
+    """Each character is a token; its template prints the calls of an answer in these words."""
+
+    def __init__(self, *printed: str) -> None:
+        self.printed = printed
+
+    async def prompt_text(self, turn: ChatTurn) -> str:
+        last = json.loads(turn.wires[-1])
+        answered = json.loads(turn.wires[1])["content"] if len(turn.wires) > 1 else ""
+        return f"{ASKED}{answered}{''.join(self.printed)}|R: {last['content']}"
+
+    async def tokens_of(self, text: str, known: object = None) -> Tokens:
+        return Tokens(map(ord, text))
+
+
+async def behind(text: str, came: list[str], printed: list[str]) -> tuple[str | None, str]:
+    """A text and calls whose arguments came so and are printed so: what they are followed as (None: as printed), and
+    what is surely the same of it where the model sampled them otherwise."""
+    prompts = PromptTokens(PrintingServer(*printed), EventBus())  # type: ignore[arg-type]
+    calls = tuple(ToolCall(f"id{at}", "look", arguments) for at, arguments in enumerate(came))
+    turn = ChatTurn((QUESTION.wire(), Message(Role.ASSISTANT, text, calls=calls).wire()), "one", "toy")
+    assert await prompts.prefix(turn) and not prompts.is_retokenised(turn)
+    followed = await prompts.with_calls_as_they_came(turn, ASKED)
+    same = await prompts.retokenised(turn, ASKED, len(ASKED), text)
+    assert prompts.is_retokenised(turn)
+    words = "".join(map(chr, followed)).removeprefix(ASKED).removesuffix("|R: ") if followed is not None else None
+    return words, "".join(map(chr, same))
+
+
+@pytest.mark.parametrize(
+    ("came", "printed", "followed"),
+    [
+        ([COMPACT], [SPACED], COMPACT),
+        ([SPACED], [COMPACT], SPACED),
+        ([BROKEN], [SPACED], BROKEN),
+        ([COMPACT, BROKEN], [SPACED, SPACED], COMPACT + BROKEN),
+        ([SPACED, COMPACT], [SPACED, SPACED], SPACED + COMPACT),
+        ([COMPACT], [COMPACT], None),
+        ([BROKEN], [BROKEN], None),
+        ([COMPACT], [TAGS], None),
+        (["{}"], ["{}"], None),
+    ],
+)
+async def test_a_call_is_followed_as_it_came(came: list[str], printed: list[str], followed: str | None) -> None:
+    assert (await behind("", came, printed))[0] == followed
+
+
+@pytest.mark.parametrize(
+    ("text", "same"), [("", "{"), ("I look.", "I look.{"), ("Let me see:\n", "Let me see:\n{"), ("{", "{{")]
+)
+async def test_what_stands_before_a_call_is_the_same_in_other_tokens(text: str, same: str) -> None:
+    assert (await behind(text, [SPACED], [SPACED]))[1] == same
