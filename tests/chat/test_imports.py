@@ -285,9 +285,9 @@ async def test_what_came_in_waits_for_no_extraction_unless_that_was_asked_for(
     server.on_chat(tokens("Fine."))
     await service.imports.run([claude(tmp_path / "x", 3)], memory=memory)
     ledger, id = ExtractionLedger(service.store.database), only(service).id
-    assert ledger.behind() == ([(id, 6)] if memory else [])
+    assert ledger.behind() == ([(id, 7)] if memory else [])
     await say(service, id, "I keep bees.")
-    assert ledger.behind() == [(id, 8 if memory else 2)], "what is said from now on waits as ever"
+    assert ledger.behind() == [(id, 9 if memory else 2)], "what is said from now on waits as ever"
 
 
 # -- kvchat's own -----------------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ from import_samples import (
     open_webui_conversation,
     question,
 )
-from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, Role, chained, instructions_of
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, Role, instructions_of
+from kvchat.prompt.tools import INTERRUPTED
 from kvchat.transfer.formats import Source, render
 from kvchat.transfer.importing import json_values
 from kvchat.transfer.importing.files import Files, FoundConversation, Missed, formats
@@ -43,6 +44,7 @@ from kvchat.transfer.importing.thread import (
     placeholder,
 )
 from kvchat.transfer.importing.tree import Grown, grown
+from strict_history import check_tree
 
 IMAGE = placeholder("image not imported")
 TURNS = 5
@@ -65,20 +67,18 @@ def branch(made: Grown) -> list[Node]:
 
 
 def texts(made: Grown) -> list[str]:
-    return [node.text for node in branch(made)[1:]]
+    """Of the branch in use: what was asked and answered, without the steps between."""
+    return [node.text for node in branch(made)[1:] if node.role is not Role.TOOL and not node.message.calls]
 
 
 def is_lawful(made: Grown) -> bool:
-    """One system message first; questions and replies in turn; bytes and digests as every message has them."""
+    """One system message first; questions and replies in turn, with results behind calls; bytes and digests as every
+    message has them."""
     tree = made.source.tree
-    for node in tree:
-        above = tree[node.parent] if node.parent is not None else None
-        follows = {None: Role.SYSTEM, Role.SYSTEM: Role.USER, Role.USER: Role.ASSISTANT, Role.ASSISTANT: Role.USER}
-        if node.role is not follows[above.role if above else None] or node.wire != node.message.wire():
-            return False
-        if node.digest != chained(above.digest if above else b"", node.wire):
-            return False
-    return all(leaf.role is Role.ASSISTANT for leaf in tree.leaves())
+    check_tree(tree)
+    return all(node.wire == node.message.wire() for node in tree) and not any(
+        leaf.role is Role.USER for leaf in tree.leaves()
+    )
 
 
 # -- each format ----------------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def test_every_format_is_told_by_its_content_and_comes_whole(name: str, tmp_path
 @pytest.mark.parametrize(
     ("name", "branches", "losses"),
     [
-        ("chatgpt", 4, {Loss.IMAGES: 1, Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
-        ("claude", 1, {Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
+        ("chatgpt", 4, {Loss.IMAGES: 1}),
+        ("claude", 1, {}),
         ("open_webui", 6, {Loss.IMAGES: 1}),
         ("llama_ui", 6, {Loss.IMAGES: 1}),
         ("llama_trace", 6, {Loss.IMAGES: 1}),
@@ -323,13 +323,15 @@ def test_artifacts_and_sources_of_claude_are_text() -> None:
             is_starred=True,
         ),
     )
-    reply = branch(made)[-1]
-    assert reply.text.rstrip() == (
+    step, result, reply = branch(made)[-3:]
+    assert step.text.rstrip() == (
         "In Brest. ([Lamp news](https://lamp.example/a%20b)) So:\n\n**turn.py**\n\n```python\nturns = 12\n```\n\n"
-        "**log.md**\n\n# Night 1\n\n[tool call: bash_tool]\n\nAnd\n\n**A & B**\n\n```html\n<p>\n```"
+        "**log.md**\n\n# Night 1"
     )
+    assert step.message.call.name == "bash_tool" and result.text == INTERRUPTED
+    assert reply.text.rstrip() == "And\n\n**A & B**\n\n```html\n<p>\n```"
     assert (reply.model, made.source.conversation.tags) == ("claude-opus-5", ("favourite",))
-    assert made.losses == {Loss.TOOL_CALLS: 1, Loss.OTHER: 1}
+    assert made.losses == {Loss.OTHER: 1}
 
 
 def test_open_webui_says_what_is_pinned_archived_and_tagged() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import ClassVar
 
 from kvchat.prompt.message import Role
+from kvchat.prompt.tools import ToolCall
 from kvchat.transfer.importing.thread import (
     LONGEST,
     ImportedMessage,
@@ -14,8 +16,10 @@ from kvchat.transfer.importing.thread import (
     Loss,
     NotTaken,
     Picture,
+    Steps,
     TextFormat,
     Thread,
+    call_of,
     dict_of,
     joined,
     list_of,
@@ -25,6 +29,7 @@ from kvchat.transfer.importing.thread import (
 )
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.ASSISTANT}
+"""A message of the role `tool` holds the calls of an answer, with their results."""
 _UNPRINTABLE = re.compile("[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 """What YAML allows in no file (https://yaml.org/spec/1.2.2/#51-character-set)."""
 _NULL = "tag:yaml.org,2002:null"
@@ -49,19 +54,25 @@ def _read(text: str, name: str) -> Thread:
         if role is None:
             thread.lost(Loss.BROKEN)
             continue
-        pictures = list[Picture]()
-        said = joined(*_texts(message.get("content"), thread, pictures))
-        thread.messages.append(
-            ImportedMessage(
-                str(number),
-                before,
-                role,
-                said,
-                None,
-                model if role is Role.ASSISTANT else "",
-                pictures=tuple(pictures) if role is Role.USER else (),
-            )
+        pictures, steps = list[Picture](), Steps()
+        steps.says(joined(*_texts(message.get("content"), thread, pictures)))
+        results = [*map(dict_of, list_of(dict_of(message.get("content")).get("tool_results")))]
+        calls = [_call(dict_of(result.get("call"))) for result in results]
+        for call in calls:
+            steps.calls(call)
+        for call, result in zip(calls, results, strict=True):
+            output = result.get("output")
+            steps.gives(call, output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
+        whole = ImportedMessage(
+            str(number),
+            before,
+            role,
+            "",
+            None,
+            model if role is Role.ASSISTANT else "",
+            pictures=tuple(pictures) if role is Role.USER else (),
         )
+        thread.messages += steps.messages(whole)
         before = str(number)
     thread.head = before
     # A session is identified by its name; one that was started again under an old name is another.
@@ -70,16 +81,16 @@ def _read(text: str, name: str) -> Thread:
     return thread
 
 
+def _call(call: dict[str, object]) -> ToolCall:
+    return call_of(call.get("id"), call.get("name"), call.get("arguments"))
+
+
 def _texts(content: object, thread: Thread, pictures: list[Picture]) -> Iterator[str]:
     """The texts of a message's content; its images go to `pictures`."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, dict):
         yield text_of(content.get("text"))
-        for result in list_of(content.get("tool_results")):
-            thread.lost(Loss.TOOL_CALLS)
-            thread.lost(Loss.TOOL_RESULTS)
-            yield placeholder("tool call", text_of(dict_of(dict_of(result).get("call")).get("name")))
     for part in list_of(content):
         if dict_of(part).get("type") == "text":
             yield text_of(dict_of(part).get("text"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvchat.prompt.message import Role
+from kvchat.prompt.tools import ToolCall
 from kvchat.transfer.exact_json import loads
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
@@ -12,6 +13,7 @@ from kvchat.transfer.importing.thread import (
     Loss,
     Picture,
     Thread,
+    call_of,
     dict_of,
     fenced,
     id_of,
@@ -19,6 +21,7 @@ from kvchat.transfer.importing.thread import (
     link,
     list_of,
     placeholder,
+    result_of,
     seconds_of,
     text_of,
 )
@@ -72,21 +75,24 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
     author, recipient = dict_of(message.get("author")), text_of(message.get("recipient"))
     role = _ROLES.get(text_of(author.get("role")), Role.SYSTEM)
     kind, text, thoughts, pictures = text_of(content.get("content_type")), "", "", list[Picture]()
+    calls: tuple[ToolCall, ...] = ()
     if kind == "user_editable_context":  # the user's own instructions
         role = Role.SYSTEM
         text = joined(text_of(content.get("user_profile")), text_of(content.get("user_instructions")))
     elif author.get("role") == "tool" and text_of(author.get("name")).startswith(_CANVAS):
         pass  # it says that the text was taken
     elif author.get("role") == "tool":
-        thread.lost(Loss.TOOL_RESULTS)
+        role, calls, text = Role.TOOL, (result_of(None, author.get("name")),), _result(content)
         thread.lost(Loss.IMAGES, sum(_is_image(part) for part in list_of(content.get("parts"))))
     elif metadata.get("is_visually_hidden_from_conversation"):
         pass
     elif role is Role.ASSISTANT and recipient not in ("", "all"):
         text = _canvas(content) if recipient.startswith(_CANVAS) else ""
-        if not text:
+        if not text and recipient.startswith(_CANVAS):
             thread.lost(Loss.TOOL_CALLS)
             text = placeholder("tool call", recipient)
+        elif not text:
+            calls = (call_of(None, recipient, _source(content)),)
     elif kind == "thoughts":
         thoughts = joined(*(_thought(dict_of(one)) for one in list_of(content.get("thoughts"))))
     elif kind == "reasoning_recap":
@@ -112,7 +118,17 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
         text_of(metadata.get("model_slug")) or model if role is Role.ASSISTANT else "",
         thoughts,
         pictures=tuple(pictures),
+        calls=calls,
     )
+
+
+def _result(content: dict[str, object]) -> str:
+    """What a tool gave: a page has a title and an address."""
+    parts = [
+        part if isinstance(part, str) else text_of(dict_of(part).get("text")) for part in list_of(content.get("parts"))
+    ]
+    page = link(text_of(content.get("title")), text_of(content.get("url")))[1:-1]
+    return joined(page, text_of(content.get("text")) or text_of(content.get("result")), *parts)
 
 
 def _thought(one: dict[str, object]) -> str:
@@ -120,11 +136,15 @@ def _thought(one: dict[str, object]) -> str:
     return joined(f"**{summary}**" if summary else "", text)
 
 
+def _source(content: dict[str, object]) -> str:
+    """What is handed to a tool."""
+    return text_of(content.get("text")) or "".join(map(text_of, list_of(content.get("parts"))))
+
+
 def _canvas(content: dict[str, object]) -> str:
     """The text that a call puts into the canvas; empty: it puts none there."""
-    source = text_of(content.get("text")) or "".join(map(text_of, list_of(content.get("parts"))))
     try:
-        value = dict_of(loads(source))
+        value = dict_of(loads(_source(content)))
     except ValueError:
         return ""
     kind, _, language = text_of(value.get("type")).partition("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from kvchat.prompt.message import Role
 from kvchat.sanitize import unescaped
@@ -12,7 +13,9 @@ from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
     NotTaken,
+    Steps,
     Thread,
+    call_of,
     dict_of,
     fenced,
     id_of,
@@ -20,6 +23,7 @@ from kvchat.transfer.importing.thread import (
     link,
     list_of,
     placeholder,
+    result_of,
     seconds_of,
     text_of,
     unfolded,
@@ -67,58 +71,72 @@ def _read(value: dict[str, object]) -> Thread:
         parent = id_of(message.get("parent_message_uuid"))
         if "parent_message_uuid" in message:  # the first one follows a message that is none
             before = parent if parent in ids else None
-        thread.messages.append(_said(id, before, role, message, thread, model))
+        thread.messages += _said(id, before, role, message, thread, model)
         before = id
     return thread
 
 
 def _said(
     id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str
-) -> ImportedMessage:
-    texts, thoughts, files = list[str](), list[str](), list[tuple[str, str]]()
-    content = message.get("content")
+) -> Iterator[ImportedMessage]:
+    steps, files = Steps(), list[tuple[str, str]]()
+    content, is_empty = message.get("content"), True
     if isinstance(content, str):
-        texts.append(content)
+        steps.says(content)
+        is_empty = False
     for part in map(dict_of, list_of(content)):
-        match text_of(part.get("type")):
+        kind = text_of(part.get("type"))
+        is_empty = is_empty and kind not in ("text", "tool_use", "voice_note")
+        match kind:
             case "text":
-                texts.append(_with_artifacts(_cited(part)))
+                steps.says(_with_artifacts(_cited(part)))
             case "thinking":
-                thoughts.append(text_of(part.get("thinking")))
+                steps.thinks(text_of(part.get("thinking")))
             case "tool_use" if text := _artifact(dict_of(part.get("input"))):
-                texts.append(text)
+                steps.says(text)
             case "tool_use":
-                thread.lost(Loss.TOOL_CALLS)
-                texts.append(placeholder("tool call", text_of(part.get("name"))))
+                steps.calls(call_of(part.get("id"), part.get("name"), part.get("input")))
             case "tool_result" if text_of(part.get("name")) in _WRITERS:
                 pass  # it says that the text was taken
             case "tool_result":
-                thread.lost(Loss.TOOL_RESULTS)
+                steps.gives(result_of(part.get("tool_use_id"), part.get("name")), _result(part.get("content"), thread))
             case "voice_note":
-                texts.append(text_of(part.get("text")))
+                steps.says(text_of(part.get("text")))
             case "token_budget" | "flag":
                 pass
             case _:
                 thread.lost(Loss.OTHER)
-    if not texts:
-        texts.append(_with_artifacts(text_of(message.get("text"))))
+    if is_empty:
+        steps.says(_with_artifacts(text_of(message.get("text"))))
     for attached in map(dict_of, [*list_of(message.get("attachments")), *list_of(message.get("files"))]):
         name, text = text_of(attached.get("file_name")), text_of(attached.get("extracted_content"))
         if text:
             files.append((name, text))
         else:
             thread.lost(Loss.FILES)
-            texts.append(placeholder("file not imported", name))
-    return ImportedMessage(
+            steps.says(placeholder("file not imported", name))
+    whole = ImportedMessage(
         id,
         parent,
         role,
-        joined(*texts),
+        "",
         seconds_of(message.get("created_at")),
         (text_of(message.get("model")) or model) if role is Role.ASSISTANT else "",
-        reasoning=joined(*thoughts),
         files=tuple(files) if role is Role.USER else (),
     )
+    return steps.messages(whole)
+
+
+def _result(content: object, thread: Thread) -> str:
+    """What a tool gave: texts, and pages with their titles and addresses."""
+    if isinstance(content, str):
+        return content
+    texts = []
+    for part in map(dict_of, list_of(content)):
+        page = link(text_of(part.get("title")), text_of(part.get("url")))[1:-1]
+        texts.append(joined(page, text_of(part.get("text"))))
+        thread.lost(Loss.IMAGES, part.get("type") == "image")
+    return joined(*texts)
 
 
 def _artifact(call: dict[str, object]) -> str:

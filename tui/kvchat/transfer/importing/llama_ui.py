@@ -4,7 +4,7 @@ as one value of the older shape. A trace of another program may name no ids: the
 from __future__ import annotations
 
 from kvchat.prompt.message import Role
-from kvchat.transfer.importing.openai import texts_of
+from kvchat.transfer.importing.openai import calls_of, texts_of
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
     ImportRefusal,
@@ -23,7 +23,7 @@ from kvchat.transfer.importing.thread import (
     text_of,
 )
 
-_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.SYSTEM}
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL}
 _NO_PARENT = ("", "-1")
 _TEXTS = ("TEXT", "PDF", "TEXTFILE", "PDFFILE", "CONTEXT")
 
@@ -85,6 +85,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         reasoning if assistant else "",
         tuple(files) if role is Role.USER else (),
         tuple(pictures) if role is Role.USER else (),
+        calls_of(message),
     )
 
 

@@ -12,20 +12,24 @@ import sqlite3
 from collections.abc import Iterator
 
 from kvchat.prompt.message import Role
+from kvchat.prompt.tools import ToolCall
 from kvchat.transfer.importing.thread import (
     DatabaseFormat,
     ImportedMessage,
     Loss,
     Picture,
+    Steps,
     Thread,
+    call_of,
     dict_of,
     joined,
     placeholder,
+    result_of,
     seconds_of,
     text_of,
 )
 
-_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.SYSTEM}
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL}
 _BRANCH = """
     WITH RECURSIVE up(hash) AS (
         SELECT tip_message_hash FROM threads WHERE id = :thread
@@ -73,13 +77,47 @@ def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], 
             files=tuple(files),
             pictures=tuple(pictures),
         )
+        asked = [question, *_given(db, row, question, tables)]
         answer = ImportedMessage(
-            f"{row}.a", question.id, Role.ASSISTANT, text_of(response), at, text_of(model), text_of(thoughts)
+            f"{row}.a",
+            asked[-1].id,
+            Role.ASSISTANT,
+            text_of(response),
+            at,
+            text_of(model),
+            text_of(thoughts),
+            calls=tuple(_called(db, row)) if "tool_calls" in tables else (),
         )
-        thread.messages += [question, answer]
+        thread.messages += [*asked, answer]
         before = answer.id
     thread.head = before
     return thread
+
+
+def _called(db: sqlite3.Connection, row: object) -> Iterator[ToolCall]:
+    """The calls of a response."""
+    for id, name, arguments in db.execute(
+        "SELECT tool_call_id, name, arguments FROM tool_calls WHERE response_id = ? ORDER BY id", (row,)
+    ):
+        yield call_of(id, name, arguments)
+
+
+def _given(
+    db: sqlite3.Connection, row: object, question: ImportedMessage, tables: set[str]
+) -> Iterator[ImportedMessage]:
+    """The results of calls that a prompt, mostly without a text, hands over."""
+    rows = (
+        db.execute("SELECT tool_call_id, name, output FROM tool_results WHERE response_id = ? ORDER BY id", (row,))
+        if "tool_results" in tables
+        else ()
+    )
+    before = question.id
+    for number, (id, name, output) in enumerate(rows):
+        given = ImportedMessage(
+            f"{row}.t{number}", before, Role.TOOL, text_of(output), question.created, calls=(result_of(id, name),)
+        )
+        before = given.id
+        yield given
 
 
 def _fragments(db: sqlite3.Connection, row: object) -> list[tuple[str, str]]:
@@ -129,19 +167,15 @@ def _thread(db: sqlite3.Connection, id: str, name: str, created: float | None, f
         if found is None:
             thread.lost(Loss.BROKEN)
             found = Role.SYSTEM
-        texts, thoughts = _parts(db, hash, thread, fragments)
         at, model = turns.get(hash, (None, ""))
-        texts = [] if role == "tool" else texts
-        thread.messages.append(
-            ImportedMessage(
-                hash, parent, found, joined(*texts), at, model, joined(*thoughts) if found is Role.ASSISTANT else ""
-            )
-        )
+        role = Role.ASSISTANT if found is Role.TOOL else found
+        steps = _parts(db, hash, thread, fragments, thinks=role is Role.ASSISTANT)
+        thread.messages += steps.messages(ImportedMessage(hash, parent, role, "", at, model))
     return thread
 
 
-def _parts(db: sqlite3.Connection, hash: str, thread: Thread, fragments: bool) -> tuple[list[str], list[str]]:
-    texts, thoughts = list[str](), list[str]()
+def _parts(db: sqlite3.Connection, hash: str, thread: Thread, fragments: bool, *, thinks: bool) -> Steps:
+    steps = Steps()
     for id, kind, tool, text, payload in db.execute(
         "SELECT id, type, tool_name, text, payload FROM parts WHERE message_hash = ? ORDER BY position", (hash,)
     ).fetchall():
@@ -156,26 +190,34 @@ def _parts(db: sqlite3.Connection, hash: str, thread: Thread, fragments: bool) -
             )
         match kind:
             case "text":
-                texts.append(text_of(text))
+                steps.says(text_of(text))
+            case "reasoning" if thinks:
+                steps.thinks(text_of(text))
             case "reasoning":
-                thoughts.append(text_of(text))
+                pass
             case "tool_call":
-                thread.lost(Loss.TOOL_CALLS)
-                texts.append(placeholder("tool call", text_of(tool)))
+                about = _payload(payload)
+                steps.calls(call_of(about.get("tool_call_id"), tool or about.get("name"), about.get("arguments")))
             case "tool_result":
-                thread.lost(Loss.TOOL_RESULTS)
+                about = _payload(payload)
+                given = result_of(about.get("tool_call_id"), tool or about.get("name"))
+                steps.gives(given, text_of(text) or text_of(about.get("output")))
             case "attachment":
-                texts.append(_left_out(_type_of(payload), "", thread))
+                steps.says(_left_out(_type_of(payload), "", thread))
             case _:
                 thread.lost(Loss.OTHER)
-    return texts, thoughts
+    return steps
+
+
+def _payload(payload: object) -> dict[str, object]:
+    try:
+        return dict_of(json.loads(text_of(payload) or "{}"))
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _type_of(payload: object) -> str:
-    try:
-        found = dict_of(json.loads(text_of(payload) or "{}"))
-    except (ValueError, RecursionError):
-        return ""
+    found = _payload(payload)
     return text_of(found.get("type")) or text_of(dict_of(found.get("attachment")).get("type"))
 
 

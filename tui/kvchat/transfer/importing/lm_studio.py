@@ -4,17 +4,23 @@ use; there are no ids, and hardly any times."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from kvchat.prompt.message import Role
+from kvchat.transfer.exact_json import loads
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
     JsonFormat,
     Loss,
+    Steps,
     Thread,
+    call_of,
     dict_of,
+    id_of,
     joined,
     list_of,
     placeholder,
+    result_of,
     seconds_of,
     text_of,
 )
@@ -50,11 +56,10 @@ def _read(value: dict[str, object]) -> Thread:
         versions = list_of(message.get("versions"))
         chosen, used = message.get("currentlySelected"), before
         for index, version in enumerate(versions):
-            found = _said(f"{number}.{index}", before, dict_of(version), thread)
-            if found is not None:
-                thread.messages.append(found)
-                if index == chosen or used == before:
-                    used = found.id
+            found = [*_said(f"{number}.{index}", before, dict_of(version), thread)]
+            thread.messages += found
+            if found and (index == chosen or used == before):
+                used = found[-1].id
         if used == before:
             thread.lost(Loss.BROKEN)
         before = used
@@ -64,11 +69,11 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> ImportedMessage | None:
-    role = _ROLES.get(text_of(version.get("role")))
+def _said(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> Iterator[ImportedMessage]:
+    role, steps = _ROLES.get(text_of(version.get("role"))), Steps()
     if role is None:
-        return None
-    texts, thoughts = _parts(version.get("content"), thread), list[str]()
+        return
+    _take(version.get("content"), steps, thread)
     created, model = None, text_of(dict_of(version.get("senderInfo")).get("senderName"))
     for step in map(dict_of, list_of(version.get("steps"))):
         if step.get("type") != "contentBlock":
@@ -76,41 +81,53 @@ def _said(id: str, parent: str | None, version: dict[str, object], thread: Threa
                 thread.lost(Loss.OTHER)
             continue
         thinks = dict_of(step.get("style")).get("type") == "thinking"
-        (thoughts if thinks else texts).extend(_parts(step.get("content"), thread))
+        _take(step.get("content"), steps, thread, thinks=thinks and role is Role.ASSISTANT)
         model = text_of(dict_of(step.get("genInfo")).get("identifier")) or model
         if created is None and (time := _MILLISECONDS.match(text_of(step.get("stepIdentifier")))):
             created = seconds_of(int(time[0]), 0.001)
-    assistant = role is Role.ASSISTANT
-    return ImportedMessage(
-        id, parent, role, joined(*texts), created, model if assistant else "", joined(*thoughts) if assistant else ""
-    )
+    model = model if role is Role.ASSISTANT else ""
+    yield from steps.messages(ImportedMessage(id, parent, role, "", created, model))
 
 
-def _parts(content: object, thread: Thread) -> list[str]:
+def _take(content: object, steps: Steps, thread: Thread, *, thinks: bool = False) -> None:
+    says = steps.thinks if thinks else steps.says
     if isinstance(content, str):
-        return [content]
-    texts = []
+        says(content)
     for part in map(dict_of, list_of(content)):
         match text_of(part.get("type")):
             case "text":
-                texts.append(text_of(part.get("text")))
+                says(text_of(part.get("text")))
             case "file":
                 is_image = part.get("fileType") == "image"
                 thread.lost(Loss.IMAGES if is_image else Loss.FILES)
-                texts.append(
+                says(
                     placeholder(
                         "image not imported" if is_image else "file not imported",
                         text_of(part.get("name")) or text_of(part.get("fileIdentifier")),
                     )
                 )
             case "toolCallRequest":
-                thread.lost(Loss.TOOL_CALLS)
-                texts.append(placeholder("tool call", text_of(part.get("name"))))
+                given = part.get("parameters") or part.get("arguments")
+                steps.calls(call_of(_call_id(part), part.get("name"), given))
             case "toolCallResult":
-                thread.lost(Loss.TOOL_RESULTS)
+                steps.gives(result_of(_call_id(part), part.get("name")), _result(part.get("content")))
             case _:
                 thread.lost(Loss.OTHER)
-    return texts
+
+
+def _call_id(part: dict[str, object]) -> str:
+    return id_of(part.get("toolCallRequestId")) or id_of(part.get("callId"))
+
+
+def _result(content: object) -> str:
+    """What a tool gave: a text, or the JSON of a list of texts."""
+    text = text_of(content)
+    try:
+        found = loads(text) if isinstance(content, str) else content
+    except ValueError:
+        return text
+    texts = [text_of(dict_of(part).get("text")) for part in list_of(found)]
+    return joined(*texts) or text
 
 
 FORMAT = JsonFormat("LM Studio", _fits, _read)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 
 from kvchat.prompt.message import Role
 from kvchat.sanitize import unescaped
+from kvchat.transfer.exact_json import loads
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
     JsonFormat,
     Loss,
     Picture,
+    Steps,
     Thread,
+    call_of,
     dict_of,
     id_of,
-    joined,
     list_of,
     picture_of,
     placeholder,
+    result_of,
     seconds_of,
     text_of,
     unfolded,
@@ -25,7 +30,9 @@ from kvchat.transfer.importing.thread import (
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _FOLDED = re.compile(r'<details type="(\w{1,40})"([^<>]*)>\s*(?:<summary>[^<]*</summary>)?')
-_NAME = re.compile(r'\bname="([^"]*)"')
+_ATTRIBUTE = re.compile(r'\b(id|name|arguments|result|done)="([^"]*)"')
+_MARK = re.compile("\x00([0-9]+)\x00")
+"""Stands for a part that was folded, until the text is taken apart."""
 _QUOTE = re.compile("^(?:>|&gt;) ?")
 
 
@@ -69,26 +76,22 @@ def _read(value: dict[str, object]) -> Thread:
             thread.lost(Loss.BROKEN)
             continue
         parent = (id_of(message.get("parentId")) or None) if messages or "parentId" in message else before
-        thread.messages.append(_said(id, parent, role, message, thread))
+        thread.messages += _said(id, parent, role, message, thread)
         before = id
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> ImportedMessage:
-    thoughts, files, pictures = list[str](), list[tuple[str, str]](), list[Picture]()
-
-    def shown(found: re.Match[str], held: str) -> str:
-        if found[1] == "reasoning":
-            thoughts.append(_unquoted(held.strip()))
-            return ""
-        thread.lost(Loss.TOOL_CALLS if found[1] == "tool_calls" else Loss.OTHER)
-        name = _NAME.search(found[2])
-        return f"{placeholder('tool call', unescaped(name[1]) if name else '')}\n\n"
+def _said(
+    id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread
+) -> Iterator[ImportedMessage]:
+    steps, files, pictures = Steps(), list[tuple[str, str]](), list[Picture]()
 
     content = message.get("content")
     texts = [content] if isinstance(content, str) else [_part(part, thread, pictures) for part in list_of(content)]
     if role is Role.ASSISTANT:
-        texts = [unfolded(text, _FOLDED, "</details>", shown).strip() for text in texts]
+        for text in texts:
+            _unfold(text, steps, thread)
+        texts = []
     for file in map(dict_of, list_of(message.get("files"))):
         name, inner = text_of(file.get("name")), dict_of(file.get("file"))
         text = text_of(dict_of(inner.get("data")).get("content"))
@@ -102,17 +105,56 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         else:
             thread.lost(Loss.FILES)
             texts.append(placeholder("file not imported", name))
-    return ImportedMessage(
+    for text in texts:
+        steps.says(text)
+    whole = ImportedMessage(
         id,
         parent,
         role,
-        joined(*texts),
+        "",
         seconds_of(message.get("timestamp")),
         text_of(message.get("model")) if role is Role.ASSISTANT else "",
-        joined(*thoughts),
+        "",
         tuple(files) if role is Role.USER else (),
         tuple(pictures) if role is Role.USER else (),
     )
+    return steps.messages(whole)
+
+
+def _unfold(text: str, steps: Steps, thread: Thread) -> None:
+    """Take an answer apart into its texts and what is folded between them: thoughts, and calls with their results."""
+    folded = list[tuple[re.Match[str], str]]()
+
+    def marked(found: re.Match[str], held: str) -> str:
+        folded.append((found, held.strip()))
+        return f"\x00{len(folded) - 1}\x00"
+
+    for at, part in enumerate(_MARK.split(unfolded(text.replace("\x00", ""), _FOLDED, "</details>", marked))):
+        if at % 2 == 0:
+            steps.says(part.strip())
+            continue
+        found, held = folded[int(part)]
+        about = {name: unescaped(value) for name, value in _ATTRIBUTE.findall(found[2])}
+        if found[1] == "reasoning":
+            steps.thinks(_unquoted(held))
+        elif found[1] == "tool_calls":
+            call = call_of(about.get("id"), about.get("name"), _value(about.get("arguments", "")))
+            steps.calls(call)
+            gave = about.get("result") or unescaped(held)
+            if gave or about.get("done") == "true":
+                value = _value(gave)
+                said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                steps.gives(result_of(about.get("id"), about.get("name")), said)
+        else:
+            thread.lost(Loss.OTHER)
+
+
+def _value(text: str) -> object:
+    """What is written as JSON, mostly a text in that; a text that is none as it is."""
+    try:
+        return loads(text)
+    except ValueError:
+        return text
 
 
 def _unquoted(text: str) -> str:

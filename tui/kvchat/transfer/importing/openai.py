@@ -7,17 +7,20 @@ import json
 from hashlib import sha256
 
 from kvchat.prompt.message import Role, instructions_of
+from kvchat.prompt.tools import ToolCall
 from kvchat.transfer.importing.thread import (
     ImportedMessage,
     JsonFormat,
     Loss,
     Picture,
     Thread,
+    call_of,
     dict_of,
     joined,
     list_of,
     picture_of,
     placeholder,
+    result_of,
     seconds_of,
     text_of,
 )
@@ -27,8 +30,8 @@ _ROLES = {
     "assistant": Role.ASSISTANT,
     "system": Role.SYSTEM,
     "developer": Role.SYSTEM,
-    "tool": Role.SYSTEM,
-    "function": Role.SYSTEM,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
 }
 _REASONING = ("reasoning_content", "reasoning", "reasoningContent", "thinking")
 _KNOWN_BY = 3
@@ -58,9 +61,16 @@ def _read(value: dict[str, object]) -> Thread:
         thread.messages.append(_said(str(number), before, role, message, thread, model))
         before = str(number)
     thread.head = before
-    known = "\n".join(f"{one.role} {one.text}" for one in thread.messages[:_KNOWN_BY])
+    known = "\n".join(map(_known_as, thread.messages[:_KNOWN_BY]))
     thread.id = sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
     return thread
+
+
+def _known_as(one: ImportedMessage) -> str:
+    """A message in what identifies its conversation, as it was when calls became lines and results nothing."""
+    if one.role is Role.TOOL:
+        return f"{Role.SYSTEM} "
+    return f"{one.role} {joined(one.text, *(placeholder('tool call', call.name) for call in one.calls))}"
 
 
 def _said(
@@ -80,20 +90,27 @@ def _said(
         model if assistant else "",
         reasoning if assistant else "",
         pictures=tuple(pictures) if role is Role.USER else (),
+        calls=calls_of(message),
     )
 
 
-def texts_of(message: dict[str, object], thread: Thread, pictures: list[Picture]) -> tuple[list[str], str]:
-    """The texts of a message, with a line for each tool that it calls, and its reasoning, in the names of OpenAI and
-    of the UI of llama.cpp; its images go to `pictures`."""
-    texts = [_content(message.get("content"), thread, pictures)]
+def calls_of(message: dict[str, object]) -> tuple[ToolCall, ...]:
+    """The calls of a message, or the one that it is the result of, in the names of OpenAI and of the UI of
+    llama.cpp."""
     if message.get("role") in ("tool", "function"):
-        thread.lost(Loss.TOOL_RESULTS)
-        texts = []
+        return (result_of(message.get("tool_call_id") or message.get("toolCallId"), message.get("name")),)
     calls = message.get("tool_calls") or message.get("toolCalls")
-    for call in list_of(_parsed(calls) if isinstance(calls, str) else calls):
-        thread.lost(Loss.TOOL_CALLS)
-        texts.append(placeholder("tool call", text_of(dict_of(dict_of(call).get("function")).get("name"))))
+    made = [*map(dict_of, list_of(_parsed(calls) if isinstance(calls, str) else calls))]
+    if isinstance(old := message.get("function_call"), dict):
+        made.append({"function": old})
+    functions = [(call.get("id"), dict_of(call.get("function"))) for call in made]
+    return tuple(call_of(id, function.get("name"), function.get("arguments")) for id, function in functions)
+
+
+def texts_of(message: dict[str, object], thread: Thread, pictures: list[Picture]) -> tuple[list[str], str]:
+    """The texts of a message and its reasoning, in the names of OpenAI and of the UI of llama.cpp; its images go to
+    `pictures`."""
+    texts = [_content(message.get("content"), thread, pictures)]
     return texts, next(filter(None, (text_of(message.get(name)) for name in _REASONING)), "")
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from kvchat.cache.causes.cause import statement
 from kvchat.prompt.message import Role
+from kvchat.prompt.tools import ToolCall
 from kvchat.transfer.formats import Source, TransferError
 from kvchat.transfer.importing.files import FoundConversation, Missed
 from kvchat.transfer.importing.thread import (
@@ -106,8 +107,13 @@ def _of_thread(thread: Thread, asset: Callable[[str], bytes]) -> _Parts:
             [
                 *(one.id, one.parent, one.role, one.text, one.created, one.model, one.reasoning, one.files),
                 [picture.name for picture in one.pictures],
+                [[call.id, call.name, call.arguments] for call in one.calls],
             ],
-            len(one.text) + len(one.reasoning) + sum(len(text) for _, text in one.files) + 100,
+            len(one.text)
+            + len(one.reasoning)
+            + sum(len(text) for _, text in one.files)
+            + sum(len(call.arguments) for call in one.calls)
+            + 100,
         )
         for one in thread.messages
     )
@@ -167,8 +173,9 @@ class Arriving:
                 *(id, parent, Role(role), text, created, model, reasoning),
                 files=tuple((name, text) for name, text in files),
                 pictures=tuple(Picture(name, next(octets)) for name in names),
+                calls=tuple(ToolCall(*map(str, call)) for call in calls),
             )
-            for id, parent, role, text, created, model, reasoning, files, names in self._rows
+            for id, parent, role, text, created, model, reasoning, files, names, calls in self._rows
         ]
         losses = Counter({Loss(kind): int(number) for kind, number in fields["losses"].items()})
         return Thread(**{**fields, "messages": messages, "tags": set(fields["tags"]), "losses": losses})

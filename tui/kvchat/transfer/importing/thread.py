@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ from enum import StrEnum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.prompt.message import Role
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.prompt.tags import LONGEST as LONGEST_TAG
+from kvchat.prompt.tools import NO_CALL, ToolCall
 from kvchat.sanitize import finite
 
 if TYPE_CHECKING:
@@ -123,6 +126,70 @@ class ImportedMessage(Struct, frozen=True):
     files: tuple[tuple[str, str], ...] = ()
     """The names and texts of what was attached."""
     pictures: tuple[Picture, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    """The calls that a reply makes; of a result the one that it is of. An empty id, or name: the file has none."""
+
+
+class StepKind(StrEnum):
+    TEXT = auto()
+    THOUGHT = auto()
+    CALL = auto()
+    RESULT = auto()
+
+
+class Steps:
+    """A reply in which calls and what they gave stand between its texts, in the order of the file."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[StepKind, str, ToolCall]] = []
+
+    def says(self, text: str) -> None:
+        self._add(StepKind.TEXT, text)
+
+    def thinks(self, text: str) -> None:
+        self._add(StepKind.THOUGHT, text)
+
+    def calls(self, call: ToolCall) -> None:
+        self._add(StepKind.CALL, "", call)
+
+    def gives(self, call: ToolCall, text: str) -> None:
+        """`call`: the one whose result it is, as far as the file says."""
+        self._add(StepKind.RESULT, text, call)
+
+    def _add(self, kind: StepKind, text: str, call: ToolCall = NO_CALL) -> None:
+        if text.strip() or call is not NO_CALL:
+            self._parts.append((kind, text, call))
+
+    def messages(self, whole: ImportedMessage) -> Iterator[ImportedMessage]:
+        """The messages that take the place of `whole`: its id is that of the last one."""
+        steps: list[ImportedMessage] = []
+        for at, (kind, text, call) in enumerate(self._parts):
+            last = steps[-1] if steps else None
+            if kind is StepKind.RESULT:
+                steps.append(replace(whole, role=Role.TOOL, text=text, calls=(call,)))
+                continue
+            goes_on = last is not None and last.role is whole.role
+            if last is not None and last.calls and kind is not StepKind.CALL:
+                goes_on = goes_on and self._is_result_next(at)
+            if last is None or not goes_on:
+                steps.append(last := replace(whole, text="", reasoning=""))
+            steps[-1] = replace(
+                last,
+                text=joined(last.text, text) if kind is StepKind.TEXT else last.text,
+                reasoning=joined(last.reasoning, text) if kind is StepKind.THOUGHT else last.reasoning,
+                calls=(*last.calls, call) if kind is StepKind.CALL else last.calls,
+            )
+        parent, steps = whole.parent, steps or [whole]
+        for at, one in enumerate(steps):
+            is_last = at == len(steps) - 1
+            own = {} if is_last else {"id": f"{whole.id}\n{at}", "files": (), "pictures": ()}
+            yield replace(one, parent=parent, created=None if at else one.created, **own)
+            parent = f"{whole.id}\n{at}"
+
+    def _is_result_next(self, at: int) -> bool:
+        """Whether a result comes before the next call."""
+        kinds = (kind for kind, _, _ in self._parts[at:] if kind in (StepKind.CALL, StepKind.RESULT))
+        return next(kinds, None) is StepKind.RESULT
 
 
 class Thread(Struct):
@@ -196,6 +263,34 @@ ImportFormat: TypeAlias = JsonFormat | DatabaseFormat | TextFormat
 
 
 # -- fields of a foreign object, where anything may stand -------------------------------------------------------------
+
+
+_NAME = re.compile(r"[^\w-]")
+LONGEST_NAME = 64
+"""Characters of the name of a tool, as servers take it."""
+
+
+def call_of(id: object, name: object, arguments: object) -> ToolCall:
+    """A call as a file has it: its arguments as an object or as text, JSON or not. What comes can be sent back."""
+    text = text_of(arguments)
+    if isinstance(arguments, dict):
+        text = json.dumps(arguments, ensure_ascii=False)
+    elif not ToolCall("", "call", text).fault:
+        pass
+    elif text.strip():
+        text = json.dumps({"input": text}, ensure_ascii=False)
+    else:
+        text = "{}"
+    return ToolCall(id_of(id), _tool_name(name) or "tool", text)
+
+
+def result_of(id: object, name: object = "") -> ToolCall:
+    """The call that a result is of, as far as a file says."""
+    return ToolCall(id_of(id), _tool_name(name), "")
+
+
+def _tool_name(name: object) -> str:
+    return _NAME.sub("_", text_of(name))[:LONGEST_NAME]
 
 
 def text_of(value: object) -> str:

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.prompt.context import FILE, RESULT, ContextBlock, guarded
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tags import tagged
+from kvchat.prompt.tools import INTERRUPTED, NO_CALL, ToolCall, still_open
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.formats import Source
@@ -62,6 +63,8 @@ class _Place(Struct, frozen=True):
     """The text of the system messages above it."""
     above: ImportedMessage | None = None
     """One of its own role above it, which it goes on with."""
+    waiting: tuple[ToolCall, ...] = ()
+    """The calls above it that have no result yet."""
 
 
 def conversation_id(thread: Thread) -> str:
@@ -101,6 +104,8 @@ class _Growth:
         self._below: dict[str | None, list[ImportedMessage]] = {}
         self._length = self._work = 0
         """Characters of what is made, and of what was put together for it."""
+        self._as_text: dict[str, bool] = {}
+        """By id of a step: as of `_is_known_as_text`."""
         self._made: dict[str, Node] = {}
         """By the id of the message as the program has it."""
         for one in thread.messages:
@@ -158,7 +163,7 @@ class _Growth:
 
     def _placed(self, one: ImportedMessage, place: _Place) -> Iterator[_Place]:
         """Make of a message what it becomes; where what follows it goes."""
-        if not _has_words(one):
+        if not _has_words(one) or self._is_known_as_text(one):
             yield place
         elif one.role is Role.SYSTEM:
             if place.base is None and place.above is None:
@@ -166,38 +171,112 @@ class _Growth:
             else:
                 self._losses[Loss.LATE_SYSTEM] += 1
                 yield place
+        elif one.role is Role.TOOL:
+            yield self._gave(one, place)
         else:
             yield self._said(one, place)
 
-    def _said(self, one: ImportedMessage, place: _Place) -> _Place:
+    def _gave(self, one: ImportedMessage, place: _Place) -> _Place:
+        """A result, which follows its call. What else a tool said of it goes on with it."""
         above = place.above
-        if above is not None and above.role is one.role:
-            one = replace(
-                one,
-                text=joined(above.text, one.text),
-                reasoning=joined(above.reasoning, one.reasoning),
-                files=(*above.files, *one.files),
-                pictures=(*above.pictures, *one.pictures),
-                created=above.created or one.created,
-                model=one.model or above.model,
-            )
-            self._work += _length(one)
-            if self._work > 16 * MOST_TEXT:
-                raise NotTaken(ImportRefusal.MUCH_TEXT, limit=MOST_TEXT)
-        elif above is not None:
-            place = _Place(self._made[above.id], place.system)
-        next_ones = self._followers(one.id)
-        goes_on = bool(next_ones) and one.id != self._head and all(child.role is one.role for child in next_ones)
+        if above is not None and above.role is Role.TOOL and above.id not in self._made:
+            one = self._merged(above, replace(one, calls=above.calls))
+        elif (call := _bound(one.calls, place.waiting)) is None:
+            self._losses[Loss.TOOL_RESULTS] += 1
+            return place
+        else:
+            base = self._made[above.id] if above is not None else place.base
+            place, one = replace(place, base=base), replace(one, calls=(call,))
+        waiting = still_open(place.waiting, one.calls[0]) or ()
+        goes_on = not waiting and self._goes_on(one)
         if not goes_on:
             self._make(one, place)
-        return _Place(place.base, place.system, one)
+        return replace(place, above=one, waiting=place.waiting if goes_on else waiting)
 
-    def _followers(self, id: str) -> list[ImportedMessage]:
-        """The next messages below that hold something to take."""
-        found, waiting = [], list(self._below.get(id, ()))
+    def _said(self, one: ImportedMessage, place: _Place) -> _Place:
+        above = place.above
+        one = replace(one, calls=self._calls(one))
+        if above is not None and above.role is one.role and not above.calls:
+            one = self._merged(above, one)
+        elif above is not None:
+            place = replace(place, base=self._made[above.id])
+        if not self._goes_on(one):
+            self._make(one, replace(place, base=self._closed(one, place)))
+            stored = self._made[one.id].message.calls if one.role is Role.ASSISTANT else ()
+            return _Place(place.base, place.system, one, stored)
+        return _Place(place.base, place.system, one, place.waiting)
+
+    def _closed(self, one: ImportedMessage, place: _Place) -> Node | None:
+        """What a message follows: behind calls without results, which get some that say so; a question behind an
+        answer."""
+        above = place.base
+        for call in place.waiting:
+            assert above is not None
+            lost = Message(Role.TOOL, INTERRUPTED, calls=(call,))
+            above = self._put(above, f"{above.id}\n{call.id}", lost, None, state=State.INTERRUPTED)
+        if one.role is Role.USER and above is not None and above.role is Role.TOOL:
+            above = self._put(above, f"{above.id}\nno reply", Message(Role.ASSISTANT, ""), None, state=State.EMPTY)
+        return above
+
+    def _calls(self, one: ImportedMessage) -> tuple[ToolCall, ...]:
+        """The calls of a message, each with an id of its own."""
+        seen, calls = set[str](), list[ToolCall]()
+        for at, call in enumerate(one.calls):
+            id = whole_characters(call.id)
+            if not id or id in seen:
+                id = self._id(f"{one.id}\n{at}")[:9]
+            seen.add(id)
+            calls.append(ToolCall(id, call.name, whole_characters(call.arguments)))
+        return tuple(calls)
+
+    def _is_known_as_text(self, one: ImportedMessage) -> bool:
+        """Whether it is a call, or its result, of an answer that an earlier import took with a line in its place."""
+        if not self._thread.own_ids or not self._known or not _is_step(one):
+            return False
+        passed, step = list[str](), one
+        while step.id not in self._as_text:
+            passed.append(step.id)
+            self._as_text[step.id] = False  # so it stays where they follow each other in a ring, or nothing follows
+            id = self._id(step.id)
+            if not _is_step(step) and id in self._known:
+                self._as_text[step.id] = self._known[self._known[id].parent or ""].role is not Role.TOOL
+            elif _is_step(step) and id not in self._known and (below := self._followers(step)):
+                step = below[0]
+        found = self._as_text[step.id]
+        self._as_text |= dict.fromkeys(passed, found)
+        return found
+
+    def _goes_on(self, one: ImportedMessage) -> bool:
+        """Whether all that follows a message is of its role, and becomes one with it."""
+        next_ones = self._followers(one)
+        is_one = bool(next_ones) and one.id != self._head and all(child.role is one.role for child in next_ones)
+        if one.role is Role.TOOL:
+            return is_one and all(child.calls[0].id in ("", one.calls[0].id) for child in next_ones)
+        return is_one and not one.calls
+
+    def _merged(self, above: ImportedMessage, one: ImportedMessage) -> ImportedMessage:
+        """A message with the one above it, which it goes on with."""
+        one = replace(
+            one,
+            text=joined(above.text, one.text),
+            reasoning=joined(above.reasoning, one.reasoning),
+            files=(*above.files, *one.files),
+            pictures=(*above.pictures, *one.pictures),
+            created=above.created or one.created,
+            model=one.model or above.model,
+        )
+        self._work += _length(one)
+        if self._work > 16 * MOST_TEXT:
+            raise NotTaken(ImportRefusal.MUCH_TEXT, limit=MOST_TEXT)
+        return one
+
+    def _followers(self, of: ImportedMessage) -> list[ImportedMessage]:
+        """The next messages below that hold something to take; results only of a call."""
+        passed = (Role.SYSTEM,) if _is_step(of) else (Role.SYSTEM, Role.TOOL)
+        found, waiting = [], list(self._below.get(of.id, ()))
         while waiting:
             one = waiting.pop()
-            if _has_words(one) and one.role is not Role.SYSTEM:
+            if _has_words(one) and one.role not in passed:
                 found.append(one)
             else:
                 waiting.extend(self._below.get(one.id, ()))
@@ -227,7 +306,12 @@ class _Growth:
             ContextBlock(FILE, whole_characters(name) or "file", whole_characters(text)) for name, text in one.files
         )
         images, text = self._images(one)
-        message = Message(one.role, whole_characters(text), (*images, *blocks), whole_characters(one.reasoning))
+        if one.role is Role.TOOL:
+            blocks = (ContextBlock(RESULT, one.calls[0].name, guarded(whole_characters(text))),) if text.strip() else ()
+            text = ""
+        message = Message(
+            one.role, whole_characters(text), (*images, *blocks), whole_characters(one.reasoning), calls=one.calls
+        )
         self._made[one.id] = self._put(parent, one.id, message, one.created, whole_characters(one.model))
 
     def _images(self, one: ImportedMessage) -> tuple[tuple[ContextBlock, ...], str]:
@@ -235,7 +319,7 @@ class _Growth:
         already are not looked at again."""
         if not one.pictures:
             return (), one.text
-        id = uuid.uuid5(self._ids, whole_characters(one.id)).hex if self._thread.own_ids else ""
+        id = self._id(one.id) if self._thread.own_ids else ""
         if id in self._known:
             stored = tuple(images_in(self._known[id].message.blocks))
             if len(stored) == len(one.pictures):
@@ -251,7 +335,7 @@ class _Growth:
     ) -> Node:
         if not self._thread.own_ids:
             id = f"{parent.digest.hex()}\n{message.role}\n{message.text}\n{message.blocks}"
-        id = uuid.uuid5(self._ids, whole_characters(id)).hex
+        id = self._id(id)
         if id in self._tree:
             stored = self._tree[id]
             if id in self._known and stored.message != message:
@@ -264,6 +348,10 @@ class _Growth:
         made = node(parent, message, created, id=id, state=state, model=model)
         self._add(made)
         return made
+
+    def _id(self, theirs: str) -> str:
+        """The id of a message here."""
+        return uuid.uuid5(self._ids, whole_characters(theirs)).hex
 
     def _add(self, made: Node) -> None:
         self._tree.put(made)
@@ -296,8 +384,24 @@ class _Growth:
 def _length(one: ImportedMessage) -> int:
     """Characters and octets of what a message holds, and a few for each part."""
     parts = sum(len(name) + len(text) + 100 for name, text in one.files)
+    parts += sum(len(call.arguments) + 100 for call in one.calls)
     return len(one.text) + len(one.reasoning) + parts + sum(len(picture.data) + 100 for picture in one.pictures)
 
 
 def _has_words(one: ImportedMessage) -> bool:
-    return bool(one.text.strip() or one.files or one.pictures or one.reasoning.strip())
+    said = bool(one.text.strip() or one.files or one.pictures or one.reasoning.strip())
+    return said or _is_step(one)
+
+
+def _is_step(one: ImportedMessage) -> bool:
+    """Whether it is a call or the result of one."""
+    return bool(one.calls) or one.role is Role.TOOL
+
+
+def _bound(of: Sequence[ToolCall], waiting: Sequence[ToolCall]) -> ToolCall | None:
+    """Which of the calls that wait for a result this one is of: by its id, else its name, else the first; None: of none
+    of them."""
+    [known] = of or (NO_CALL,)
+    if known.id:
+        return next((call for call in waiting if call.id == known.id), None)
+    return next((call for call in waiting if known.name and call.name == known.name), next(iter(waiting), None))
