@@ -218,6 +218,7 @@ async def test_deleting_a_turn_leaves_the_later_ones_and_can_be_undone(service, 
         await say(service, conversation.id, text)
     await service.branches.delete_turn(conversation.id, conversation.path()[4].id)
     assert texts(service, conversation.id) == ["one", "Hello", "three", "Hello"]
+    assert not conversation.context_is_exact
     assert await service.branches.undo(conversation.id)
     assert texts(service, conversation.id) == ["one", "Hello", "two", "Hello", "three", "Hello"]
 

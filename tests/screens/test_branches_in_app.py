@@ -133,7 +133,9 @@ async def test_a_deleted_turn_is_not_sent_and_undo_brings_its_branch_back(drive:
         await app.select(3)
         await app.press("d")
         await app.until(lambda: app.shown == ["one", "answer 1", "three", "answer 3"])
+        assert "~" in app.lines[0], "how long the branch is was not counted yet"
         await app.say("go on")
+        assert "~" not in app.lines[0]
         contents = [message["content"] for message in server.chats[-1].json["messages"]]
         assert not any(content.endswith("two") for content in contents)
         await app.press("ctrl+underscore")

@@ -157,7 +157,7 @@ class ChatService:
             lambda: self._tool_steps,
         )
         self.turns.observers.append(DroppedText(core))
-        self.branches = Branches(core, self.warm_up)
+        self.branches = Branches(core, self.warm_up, self.sizes)
         self._in_background = False
         self._found_old: float | None = None
         """What an earlier start, on another day, found to be old in the trash, less the monotonic clock at the first

@@ -18,6 +18,7 @@ from kvchat.chat.core import Core, on_newest
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.question.mentions import asked_as
+from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.tools.named import listed_tools, named_tools
 from kvchat.prompt.branching import Branch, under_system, whole, without_turn
 from kvchat.prompt.mending import is_whole
@@ -33,9 +34,10 @@ FORK = "↳ "
 class Branches:
     """Fork, delete a turn, another system prompt, walk, undo. None of them asks the server anything."""
 
-    def __init__(self, core: Core, warm_up: WarmUp) -> None:
+    def __init__(self, core: Core, warm_up: WarmUp, sizes: PromptSizes) -> None:
         self._core = core
         self._warm_up = warm_up
+        self._sizes = sizes
 
     async def fork(self, id: str, node_id: str) -> OpenConversation:
         """A new conversation that shares this one up to the answer `node_id`; at a question, up to before it, with
@@ -49,7 +51,6 @@ class Branches:
             at = conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
         now = self._core.timestamp()
-        figures = [n.figures for n in path if n.figures]
         record = replace(
             conversation.record,
             id=new_id(),
@@ -60,7 +61,7 @@ class Branches:
             turns=sum(n.role is Role.USER for n in path),
             unread=False,
             trashed=None,
-            context_used=figures[-1].context_used if figures else None,
+            context_used=self._sizes.of_branch(conversation, path),
             title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
             tags=own(conversation.record.tags),
         )
@@ -100,21 +101,27 @@ class Branches:
         conversation = self._core.conversations.free(id)
         if (head := self._core.conversations.head_before(conversation)) is None:
             return False
-        await self._core.conversations.update(conversation, head=head)
+        used = self._sizes.of_branch(conversation, conversation.tree.path(head))
+        await self._core.conversations.update(conversation, head=head, context_used=used)
         self._went(conversation)
         return True
 
     async def move(self, conversation: OpenConversation, branch: Branch) -> None:
         """Go to a branch that was made from all of the one that is shown. Raises HeadMoved."""
         self._core.conversations.remember_head(conversation)
+        above = conversation.tree.path(branch.nodes[0].parent if branch.nodes else branch.head)
+        used = self._sizes.of_branch(conversation, [*above, *branch.nodes])
         if branch.nodes:
             await self._core.conversations.shared.add(
-                conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True
+                conversation,
+                branch.nodes,
+                lambda row: replace(row, head=branch.head, context_used=used),
+                whole=True,
             )
             self._core.conversations.list_changed()
             self._core.events.tell(ConversationChanged(conversation.id))
         else:
-            await self._core.conversations.update(conversation, head=branch.head)
+            await self._core.conversations.update(conversation, head=branch.head, context_used=used)
         self._went(conversation)
 
     def _went(self, conversation: OpenConversation) -> None:

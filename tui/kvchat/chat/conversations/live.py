@@ -135,9 +135,29 @@ class OpenConversation(Struct, weakref=True):
     @property
     def context_used(self) -> int | None:
         """Tokens of the branch in use: as the server reported them after its last answer, else as they were known."""
-        figures = next((n.figures for n in reversed(self.path()) if n.figures is not None), None)
-        used = figures.context_used if figures else None
+        answer = self._last_answer
+        if answer is None:
+            return None
+        used = answer.figures.context_used if answer.figures is not None else None
         return self.record.context_used if used is None else used
+
+    @property
+    def context_is_exact(self) -> bool:
+        """Whether the server reported `context_used`; else it is an estimate."""
+        answer = self._last_answer
+        return answer is None or answer.figures is not None
+
+    @property
+    def _last_answer(self) -> Node | None:
+        """The last answer of the branch in use that tells how long it is: one with figures, or of another branch."""
+        return next(
+            (
+                one
+                for one in reversed(self.path())
+                if one.figures is not None or one.is_cut or (one.role is Role.ASSISTANT and one.state is State.DONE)
+            ),
+            None,
+        )
 
     def figures(self) -> list[TurnFigures]:
         """The figures of the branch's answers, oldest first; answers that never reached a server are left out."""

@@ -40,7 +40,8 @@ class PromptSizes:
                 if known is None or known[0] != last.id:
                     known = self._learnt[conversation.id] = last.id, learnt((n.wire for n in path[: at + 1]), used)
                 return known[1]
-        return TokenEstimate()
+        known = self._learnt.get(conversation.id)  # of a branch that this one was made from
+        return known[1] if known is not None else TokenEstimate()
 
     def estimated(self, conversation: OpenConversation, path: Sequence[Node]) -> int:
         """About how many tokens the prompt of `path` has: what the server reported of its beginning, and the rest by
@@ -51,6 +52,13 @@ class PromptSizes:
                 return node.figures.context_used + estimate.of(rest)
             rest.append(node.wire)
         return estimate.of([*rest, tools_of(path)])
+
+    def of_branch(self, conversation: OpenConversation, path: Sequence[Node]) -> int | None:
+        """The tokens of a branch that the conversation goes to, as its `context_used`: as a server reported them, else
+        about; None where none has reported any, and where nothing is said on it."""
+        if len(path) < 2 or conversation.context_used is None:
+            return None
+        return self.estimated(conversation, path)
 
     async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Nothing, where the prompt of `path` fits or it cannot be told. Raises TooLongError."""

@@ -78,6 +78,7 @@ class ServerController:
                 sentence=f"{self._place()} is off" if connection.is_awaited else connection.sentence,
                 embedded=bool(server and server.embedded),
                 context_used=self._header.state.context_used,
+                context_is_exact=self._header.state.context_is_exact,
                 context_size=self._servers.window(self.workspace.open_id),
                 incognito=self._service.incognito,
                 title=self._header.state.title,

@@ -169,7 +169,7 @@ class ConversationView:
         self._show_aside()
         self._documents.show_retrieval()
         self._header.set_title(conversation.record.title if conversation.record.turns else "")
-        self._show_context(conversation.context_used if len(path) > 1 else None)
+        self._show_context(conversation.context_used if len(path) > 1 else None, exact=conversation.context_is_exact)
         self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()
         self.workspace.screen.on_descendant_focus()
@@ -217,8 +217,8 @@ class ConversationView:
         self._panel.show()
         self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
-    def _show_context(self, used: int | None) -> None:
-        self._header.set_context(used, self._service.servers.window(self.workspace.open_id))
+    def _show_context(self, used: int | None, *, exact: bool = True) -> None:
+        self._header.set_context(used, self._service.servers.window(self.workspace.open_id), exact=exact)
 
     # -- a running answer
 

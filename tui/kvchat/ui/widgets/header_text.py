@@ -46,6 +46,8 @@ class HeaderState(Struct, frozen=True):
     embedded: bool = False
     """Whether the engine is kvchat's own."""
     context_used: int | None = None
+    context_is_exact: bool = True
+    """False: `context_used` is an estimate."""
     context_size: int | None = None
     incognito: bool = False
     title: str = ""
@@ -104,7 +106,8 @@ def meter(state: HeaderState, width: int, *, bar_shown: bool = True) -> list[Pie
     if used is None and size is None:
         return []
     total = "–" if size is None else f"{size:,}"
-    count = f"{'–' if used is None else format(used, ','):>{max(len(total), 6)}}/{total}"
+    said = "–" if used is None else f"{'' if state.context_is_exact else '~'}{used:,}"
+    count = f"{said:>{max(len(total), 6)}}/{total}"
     tokens = Piece(" tokens" if width >= 100 else "", "quiet")
     if not size:
         return [Piece("context ", "quiet"), Piece(count), tokens]

@@ -168,9 +168,9 @@ class Header(PieceLine):
         """The conversation's; empty: it has none yet."""
         self.set_state(replace(self.state, title=title))
 
-    def set_context(self, used: int | None, size: int | None) -> None:
-        """The tokens in the window and how many fit; None is unknown."""
-        self.set_state(replace(self.state, context_used=used, context_size=size))
+    def set_context(self, used: int | None, size: int | None, *, exact: bool = True) -> None:
+        """The tokens in the window and how many fit; None is unknown. `exact`: as the server reported them."""
+        self.set_state(replace(self.state, context_used=used, context_is_exact=exact, context_size=size))
 
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         right = header_text.meter(self.state, width + 2)
