@@ -118,6 +118,11 @@ SCENARIOS = {
         evidence(0, now={"server": replace(LLAMA, base_url="http://10.0.0.2:80")}),
         "Another server answers now",
     ),
+    "swapped": (
+        Cause.OTHER_MODEL,
+        evidence(0, swapped=("/models/a.gguf", "/models/b.gguf"), restarted=True),
+        "b.gguf answered in place of a.gguf: 11,920",
+    ),
     "slept": (Cause.UNLOADED, evidence(0, slept=True, restarted=True), "The model slept: 11,920"),
     "loaded again": (Cause.UNLOADED, evidence(0, loading_seen=True), "had to be loaded again"),
     "restarted": (Cause.RESTARTED, evidence(0, restarted=True, loading_seen=True), "The server restarted: 11,920"),
@@ -656,6 +661,7 @@ anything = st.builds(
     st.none() | st.builds(Shape, st.integers(1, 4), st.booleans(), maybe, rewind=st.sampled_from(Rewind)),
     st.sampled_from([0, 1, 16, 528]),
     st.integers(0, 5),
+    swapped=st.none() | st.just(("/models/a.gguf", "/models/b.gguf")),
 ).map(lambda turn: replace(turn, flags=kind_of(turn.now.server.kind).flags))
 
 

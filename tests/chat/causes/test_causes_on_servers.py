@@ -22,6 +22,8 @@ from causes_kit import (
     until,
 )
 
+from kvchat.backends.engine.gguf import read_header
+from kvchat.backends.engine.options import model_shape
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
@@ -125,6 +127,29 @@ async def test_another_model_at_the_same_address(models: dict[str, Path], start:
         await chat.service.servers.link(id).connector.restart()
         await chat.service.options.set_model(id, str(models["hybrid"]))
         told(await chat.say(id), Cause.OTHER_MODEL, "hybrid.gguf answered in place of dense.gguf")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("kinds", [("dense", "hybrid"), ("hybrid", "sliding")])
+async def test_another_model_by_the_same_name(
+    models: dict[str, Path], start: Start, kinds: tuple[str, str], closed: bool
+) -> None:
+    """As an alias has it; it was taken for a restart, and the cache for that of the model before."""
+    port, (first, then) = free_port(), kinds
+    with served(models[first], port=port, model_alias=["local"]) as url:
+        chat = start(url)
+        id = await chat.begin()
+        await chat.turns(id, 2)
+        if closed:
+            await chat.close()
+    with served(models[then], port=port, model_alias=["local"]) as url:
+        if closed:
+            chat = start(url)
+            await chat.service.conversations.open(id)
+        told(await chat.say(id), Cause.OTHER_MODEL, f"{then}.gguf answered in place of {first}.gguf")
+        cache = chat.service.servers.link(id).cache
+        assert cache is not None and cache.simulator.best.shape.rewind is model_shape(read_header(models[then])).rewind
+        assert (await chat.say(id)).cause is None
 
 
 async def test_another_server(models: dict[str, Path], start: Start) -> None:

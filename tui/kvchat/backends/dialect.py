@@ -615,6 +615,10 @@ class ServerState(Struct, frozen=True):
     file: str = ""
     """The path of its model file, where the server runs."""
 
+    def has_other_file(self, before: ServerState) -> bool:
+        """Whether another model is there than `before`, as far as both tell."""
+        return bool(before.file and self.file) and before.file != self.file
+
 
 class PrefillResult(Struct, frozen=True):
     """How a prompt was read without asking for an answer."""

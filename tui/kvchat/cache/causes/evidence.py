@@ -185,3 +185,5 @@ class Evidence(Struct, frozen=True):
     """How many models the server keeps loaded, where one more takes the place of another; None: not known."""
     saves_slots: bool | None = None
     """Whether the server saves slots to files already; None: not known."""
+    swapped: tuple[str, str] | None = None
+    """The files of the model before and now, where another one took the same name since the last read."""

@@ -26,6 +26,9 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
             said(Reason.OTHER_MODEL, now=now.model, before=before.model),
             said(Remedy.GO_BACK, model=True),
         )
+    if case.e.swapped is not None:
+        file, other = case.e.swapped
+        return Cause.OTHER_MODEL, said(Reason.OTHER_MODEL, now=other, before=file), said(Remedy.GO_BACK, model=True)
     if case.e.slept:
         return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.flags)
     if before.build and now.build and before.build != now.build:

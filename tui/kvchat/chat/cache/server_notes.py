@@ -107,6 +107,8 @@ class Note(Struct, frozen=True):
     reads: dict[str, tuple[int, int | None]]
     """By the digest of an answer: the number of its request, and its slot."""
     seen: tuple[Sighting, ...]
+    file: str = ""
+    """Of the model, as of `ServerState`."""
 
     def claims(self) -> Iterator[Claim]:
         """All states that it names."""
@@ -192,7 +194,7 @@ class ServerNotes:
         if note.shapes == _fingerprint(self._simulator):
             self._simulator.recall_records(note.records)
         self._merge(note)
-        self._slots.state = ServerState(process=note.process)
+        self._slots.state = ServerState(process=note.process, file=note.file)
         self._slots.tasks, self._slots.tokens, self._left_running = note.tasks, note.counts, note.running
 
     def _merge(self, note: Note) -> None:
@@ -326,6 +328,7 @@ class ServerNotes:
             ),
             reads=self._journal.reads_of(url),
             seen=tuple(self._journal.seen_of(url)),
+            file=self._slots.state.file,
         )
 
 

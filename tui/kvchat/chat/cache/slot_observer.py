@@ -154,10 +154,15 @@ class SlotObserver:
         if state.asleep and not before.asleep:
             self._lost("slept" if state.process else self._ended)
         elif before.process and state.process and before.process != state.process:
-            self._lost(self._ended)
+            if state.has_other_file(before):
+                self._lost("swapped", (before.file, state.file))
+            else:
+                self._lost(self._ended)
 
-    def _lost(self, what: Literal["restarted", "slept", "unloaded"]) -> None:
-        self.journal.saw(self._base_url, what)
+    def _lost(
+        self, what: Literal["restarted", "slept", "unloaded", "swapped"], files: tuple[str, str] | None = None
+    ) -> None:
+        self.journal.saw(self._base_url, what, files=files)
         self.simulator.forget()
         self.tasks = ()
         self._events.tell(WarmthChanged())

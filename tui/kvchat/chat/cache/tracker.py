@@ -208,7 +208,9 @@ class CacheTracker:
                 if known is not None and known.server is backend.info and _who(state) != _who(known.slots.state):
                     await backend.identify()
                     await self._told_apart(backend, state.process)
-                    if backend.info == known.server:
+                    if state.has_other_file(known.slots.state):
+                        known.slots.noticed(state)  # another model by the same name: its cache is another one
+                    elif backend.info == known.server:
                         known.server = backend.info  # the same server, started again
                     self._ground.events.tell(ServerChanged())
                 return state

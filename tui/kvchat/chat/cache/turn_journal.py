@@ -65,11 +65,12 @@ class Use(Struct):
         return self.said.get(shape) or self.said.get(None)
 
 
-Sight = Literal["restarted", "slept", "unloaded", "foreign"]
+Sight = Literal["restarted", "slept", "unloaded", "swapped", "foreign"]
 ENDS: Mapping[Sight, Cause] = {
     "restarted": Cause.RESTARTED,
     "slept": Cause.UNLOADED,
     "unloaded": Cause.UNLOADED,
+    "swapped": Cause.OTHER_MODEL,
 }
 
 
@@ -80,6 +81,8 @@ class Sighting(Struct, frozen=True):
     server: str
     what: Sight
     foreign: Foreign | None = None
+    files: tuple[str, str] | None = None
+    """Of a swapped model: its file before, and now."""
 
 
 class Done(Struct, frozen=True):
@@ -142,8 +145,10 @@ class Journal:
         if (last := self._last(server)) is not None:
             last.whole = True
 
-    def saw(self, server: str, what: Sight, foreign: Foreign | None = None) -> None:
-        self._seen.append(Sighting(self.next(), server, what, foreign))
+    def saw(
+        self, server: str, what: Sight, foreign: Foreign | None = None, *, files: tuple[str, str] | None = None
+    ) -> None:
+        self._seen.append(Sighting(self.next(), server, what, foreign, files))
 
     def did(self, conversation: str, change: Change, message: int | None = None) -> None:
         self._done.append(Done(self.next(), conversation, change, message))
@@ -278,7 +283,8 @@ class Journal:
         since = max([since, *warmed, *self._read_again(tracked, before)])
         uses = [use for use in self._uses if since < use.number < tracked.number and use.server == server]
         seen = [one for one in self._seen if since < one.number < tracked.number and one.server == server]
-        ended = next((one.what for one in reversed(seen) if one.what != "foreign"), "")
+        last = next((one for one in reversed(seen) if one.what != "foreign"), None)
+        ended = last.what if last is not None else ""
         stayed = before is not None and before.sent.server.base_url in ("", server)
         done = next(
             (one for one in reversed(self._done) if since < one.number < tracked.number and one.conversation == owner),
@@ -289,6 +295,7 @@ class Journal:
             figures=figures,
             now=tracked.sent(),
             before=before,
+            swapped=last.files if stayed and last is not None else None,
             restarted=stayed and ended == "restarted",
             slept=stayed and ended == "slept",
             loading_seen=tracked.loading_seen or (stayed and ended == "unloaded"),
