@@ -447,6 +447,15 @@ async def test_how_to_bring_conversations_over_stays_on_the_page_until_it_is_don
         assert "0.2" not in app.text
 
 
+async def test_the_empty_screen_says_how_one_leaves(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as app:
+        for number in range(4):
+            await app.until(lambda: "Ctrl+Q quits" in app.text)
+            await app.begin(f"talk {number}")
+            assert "Ctrl+Q quits" not in app.text
+            await app.press("ctrl+n")
+
+
 async def test_going_on_with_the_latest_conversation(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("older")

@@ -122,7 +122,7 @@ def test_the_meter_warns_early_by_a_sign_and_then_by_a_stronger_one() -> None:
 def test_an_unknown_window_is_a_dash_and_not_zero() -> None:
     assert plain(meter(HeaderState(context_used=3812), 120)) == "context  3,812/– tokens"
     about = meter(replace(READY, context_is_exact=False), 120)
-    assert " ~3,812/8,192" in plain(about) and width_of(about) == width_of(meter(READY, 120))
+    assert "▏~3,812/8,192" in plain(about) and width_of(about) == width_of(meter(READY, 120))
     assert "–/8,192" in plain(meter(HeaderState(context_size=8192), 120))
     assert meter(HeaderState(), 120) == []
 

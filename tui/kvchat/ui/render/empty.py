@@ -34,17 +34,18 @@ class Recent(Struct, frozen=True):
 
 
 def first_steps(key: Callable[[str], str]) -> list[str]:
-    """What the rail means, and three keys."""
+    """What the rail means, and the first keys."""
     return [
         "A green line next to a message: the server need not read it again.",
         "",
         f"{key('composer.messages')} to the messages · @ attaches a file",
-        f"{key('model')} chooses the model and the server",
+        f"{key('model')} chooses the model and the server · {key('quit')} quits",
     ]
 
 
 def tips(key: Callable[[str], str], number: int) -> list[str]:
-    """Three of the tips; another `number`, three others. `key` gives the key of an action."""
+    """Three of the tips; another `number`, three others. The last says how one leaves. `key` gives the key of an
+    action."""
     known = [
         f"{key('inspector')} shows where every token of the prompt came from.",
         f"{key('palette')} finds any action · {key('help')} lists all keys.",
@@ -52,12 +53,13 @@ def tips(key: Callable[[str], str], number: int) -> list[str]:
         f"{key('model')} chooses the model and the server.",
         f"{key('composer.messages')} goes to the conversation: {key('transcript.edit')} edits, "
         f"{key('transcript.regenerate')} regenerates, {key('transcript.copy')} copies.",
-        f"{key('search')} searches all conversations · {key('list')} filters their list.",
+        f"{key('search')} searches all conversations · {key('list')} lists them.",
         "/system sets the system prompt of this conversation.",
         f"{key('export')} writes a conversation to Markdown, HTML or JSON.",
         'git diff | kvchat ask "review this" works in the shell.',
     ]
-    return [known[(number * TIPS + step) % len(known)] for step in range(TIPS)]
+    *others, last = (known[(number * TIPS + step) % len(known)] for step in range(TIPS))
+    return [*others, f"{last.removesuffix('.')} · {key('quit')} quits"]
 
 
 def empty_screen(
