@@ -89,7 +89,7 @@ async def test_with_the_demo_model_nothing_is_gone_through_and_what_is_known_is_
                 await service.extraction.request(id)
             await service.extraction._resume()
             for job in service.jobs.all():
-                assert await service.extraction.place_of(job) is None
+                assert await service.jobs.begins_at(job) is None
             assert len(server.chats) == 1 and waits(service, id) == ["I keep wasps in Bergen.", "Yes."]
             monkeypatch.undo()
             service.jobs.look_again()

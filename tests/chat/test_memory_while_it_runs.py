@@ -115,8 +115,7 @@ async def test_a_conversation_that_was_left_waits_until_the_opened_one_was_read_
         await said(service, first, "I keep bees in Bergen.")
         await service.conversations.open(second)
         await until(service, lambda: [job.why for job in service.jobs.all()] == [JobReason.LEFT])
-        place = await service.extraction.place_of(service.jobs.all()[0])
-        assert place is not None and place.ready == service.jobs.typed_at + 60
+        assert await service.jobs.begins_at(service.jobs.all()[0]) == service.jobs.typed_at + 60
         assert REST_S < TYPING_S
 
 
@@ -232,5 +231,5 @@ async def test_without_a_rest_what_only_rests_waits_out_the_idle_time_after_the_
         assert job.why == JobReason.RESTS
         late = replace(job, due=time.time() - 1)  # it was due while the next answer ran
         for why in (JobReason.RESTS, ""):  # "": put into the queue while it was worked on
-            place = await service.extraction.place_of(replace(late, why=why))
-            assert place is not None and place.ready >= service.servers.link(id).lane.quiet_since + 60
+            begins = await service.jobs.begins_at(replace(late, why=why))
+            assert begins is not None and begins >= service.servers.link(id).lane.quiet_since + 60

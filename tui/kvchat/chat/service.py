@@ -46,11 +46,13 @@ if TYPE_CHECKING:
     from kvchat.chat.background.consolidation import Consolidation
     from kvchat.chat.background.episodes import Episodes
     from kvchat.chat.background.extraction import Extraction
+    from kvchat.chat.background.extraction_job import ExtractionJob
     from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.skills import Skills
     from kvchat.chat.background.spare_time import SpareTime
     from kvchat.chat.background.summaries import Summaries
     from kvchat.chat.background.titles import Titles
+    from kvchat.chat.background.workplace import Workplace
     from kvchat.chat.cache.prices import Prices
     from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
@@ -126,7 +128,7 @@ class ChatService:
         self.jobs = jobs = Jobs(core)
         core.conversations.observers.append(jobs)
         for kind, build in (
-            ("extraction", lambda: self.extraction),
+            ("extraction", lambda: self._extraction_job),
             ("consolidation", lambda: self.consolidation),
             ("skills", lambda: self.skills),
             ("episodes", lambda: self.episodes),
@@ -294,11 +296,29 @@ class ChatService:
             Once(self.store, self.writer),
             self.jobs,
             self.memory,
+            lambda: (self.consolidation, self.skills, self.episodes),
+        )
+
+    @cached_property
+    def _extraction_job(self) -> ExtractionJob:
+        from kvchat.chat.background.extraction_job import ExtractionJob
+
+        return ExtractionJob(
+            self.core,
+            self.jobs,
+            self.extraction,
+            self._workplace,
+            self.memory,
             self.side_requests,
             self.spare_time,
             lambda: self.titles,
-            lambda: (self.consolidation, self.skills, self.episodes),
         )
+
+    @cached_property
+    def _workplace(self) -> Workplace:
+        from kvchat.chat.background.workplace import Workplace
+
+        return Workplace(self.core, self.memory)
 
     @cached_property
     def consolidation(self) -> Consolidation:
@@ -308,7 +328,7 @@ class ChatService:
             self.core,
             self.jobs,
             self.memory,
-            self.extraction,
+            self._workplace,
             self.side_requests,
             self.spare_time,
         )

@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.workplace import Workplace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
@@ -51,7 +51,7 @@ class Consolidation:
         core: Core,
         jobs: Jobs,
         memory: MemoryService,
-        extraction: Extraction,
+        workplace: Workplace,
         side_requests: SideRequests,
         spare_time: SpareTime,
     ) -> None:
@@ -59,7 +59,7 @@ class Consolidation:
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
-        self._extraction = extraction
+        self._workplace = workplace
         self._spare_time = spare_time
         jobs.register(self)
 
@@ -77,12 +77,12 @@ class Consolidation:
 
     async def place_of(self, job: Job) -> JobPlace | None:
         id = self._core.conversations.looked_at
-        link = self._extraction.workplace(id) if id else None
+        link = self._workplace.of(id) if id else None
         if link is None or self._core.conversations.streaming() or not self._memory.is_on(id):
             return None
         if job.why == JobReason.ASKED:
             return JobPlace(link.lane, 0.0)
-        rest = self._core.settings.memory.idle_seconds * self._extraction.patience(link)
+        rest = self._core.settings.memory.idle_seconds * self._workplace.patience(link)
         quiet = max(other.lane.quiet_since for other in self._core.servers.links)
         return JobPlace(link.lane, self._jobs.rested_at(quiet, rest))
 
@@ -92,7 +92,7 @@ class Consolidation:
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         id = self._core.conversations.looked_at
-        conversation, link = self._core.conversations.loaded.get(id), self._extraction.workplace(id)
+        conversation, link = self._core.conversations.loaded.get(id), self._workplace.of(id)
         if conversation is None or link is None or link.lane is not lane:
             return Outcome(How.CALLED_OFF)
         from kvchat.memory.learning.consolidation import duplicates

@@ -5,14 +5,13 @@ It takes only what an extraction has looked at. Every message is in one episode,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Outcome
-from kvchat.chat.background.memory_pass import MemoryPass
+from kvchat.chat.background.memory_pass import MemoryJob, MemoryPass
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import Link
 from kvchat.memory import ledger
 from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.message import Node
@@ -47,22 +46,17 @@ class Episodes(MemoryPass):
         pending = await self._core.writer.call(waiting)
         return ended_part(path, pending, self._core.timestamp(), self._core.settings.memory.most_messages)
 
-    async def work(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
-        from kvchat.memory.learning.episodes import ANSWER_TOKENS, checked, instruction, schema, stored
+    async def next_job(self, conversation: OpenConversation) -> MemoryJob | None:
+        from kvchat.memory.learning.episodes import ANSWER_TOKENS, instruction, schema
 
-        id = conversation.id
         part = await self._ended_part(conversation.path())
         if not part.turns:
-            return Outcome(How.DONE)
-        answer = await self._spare_time.answer(
-            lane,
-            lambda: self._side_requests.at_the_end(
-                EPISODES, link, conversation, instruction(part), schema(part), ANSWER_TOKENS
-            ),
-            id,
-        )
-        if isinstance(answer, Outcome):
-            return answer
+            return None
+        return MemoryJob(instruction(part), schema(part), ANSWER_TOKENS, partial(self._take, conversation.id, part))
+
+    async def _take(self, id: str, part: EpisodePart, answer: Node) -> Outcome:
+        from kvchat.memory.learning.episodes import checked, stored
+
         found = checked(answer.text, part)
         if not found:
             return Outcome(How.USELESS, "no JSON with a list of episodes in it")

@@ -132,6 +132,12 @@ class Jobs(ConversationObserver):
         """The queue, the first due first."""
         return self._store.jobs.all()
 
+    async def begins_at(self, job: Job) -> float | None:
+        """When a job can begin at the earliest, in seconds since the epoch; None: it is not known."""
+        handler = self._handler_of(job.kind)
+        place = await handler.place_of(job) if handler is not None else None
+        return max(job.due, place.ready) if place is not None else None
+
     def at_work(self) -> frozenset[tuple[str, str]]:
         """Kind and subject of the jobs that this kvchat is doing."""
         return frozenset(self._at_work)

@@ -6,13 +6,16 @@ It is done in the same lane, as a suffix of the conversation's own prompt and ne
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import Link
+from kvchat.prompt.message import Node
 from kvchat.store.jobs import Job, JobReason
 
 if TYPE_CHECKING:
@@ -22,6 +25,16 @@ if TYPE_CHECKING:
 
 ROOM = 1000
 """Tokens that the instruction and its answer take, at most."""
+
+
+class MemoryJob(Struct, frozen=True):
+    """What is asked at the end of a conversation, and what is done with the answer."""
+
+    prompt: str
+    schema: Mapping[str, Any]
+    """`response_format` for the answer."""
+    answer_tokens: int
+    take: Callable[[Node], Awaitable[Outcome]]
 
 
 class MemoryPass(ABC):
@@ -47,8 +60,8 @@ class MemoryPass(ABC):
         """Whether there is something to do in a conversation."""
 
     @abstractmethod
-    async def work(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
-        """Do it; the server can be asked."""
+    async def next_job(self, conversation: OpenConversation) -> MemoryJob | None:
+        """What is to be asked now; None: nothing."""
 
     def wanted(self, id: str) -> bool:
         """Whether it may be done for a conversation."""
@@ -78,4 +91,17 @@ class MemoryPass(ABC):
         if not self.wanted(job.subject):
             return Outcome(How.DONE)
         found = self._spare_time.found(job.subject, lane, ROOM)
-        return await self.work(lane, *found) if found is not None else Outcome(How.CALLED_OFF)
+        if found is None:
+            return Outcome(How.CALLED_OFF)
+        link, conversation = found
+        asked = await self.next_job(conversation)
+        if asked is None:
+            return Outcome(How.DONE)
+        answer = await self._spare_time.answer(
+            lane,
+            lambda: self._side_requests.at_the_end(
+                self.kind, link, conversation, asked.prompt, asked.schema, asked.answer_tokens
+            ),
+            job.subject,
+        )
+        return answer if isinstance(answer, Outcome) else await asked.take(answer)

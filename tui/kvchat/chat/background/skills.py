@@ -5,21 +5,22 @@ Each extraction is looked at once. What is found waits for the user's yes.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Outcome
-from kvchat.chat.background.memory_pass import MemoryPass
+from kvchat.chat.background.memory_pass import MemoryJob, MemoryPass
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import MemoriesNoted
-from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import Link
 from kvchat.memory.entry import Status, new_id
 from kvchat.memory.ledger import UNASKED, ExtractionLedger, ExtractionRun
+from kvchat.prompt.message import Node
 from kvchat.store.conversations import SKILLS_TO
 
 if TYPE_CHECKING:
     from kvchat.memory.entry import Entry, Fact
+    from kvchat.memory.learning.skills import Practice
     from kvchat.memory.memories import Memories
 
 SKILLS = "skills"
@@ -41,11 +42,10 @@ class Skills(MemoryPass):
         last = self._core.setting(SKILLS_TO + id)
         return list(takewhile(lambda cell: cell.id != last, ExtractionLedger(self._core.store.database).cells(id)))
 
-    async def work(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
-        from kvchat.memory.learning.skills import ANSWER_TOKENS, checked, instruction, practice, schema
+    async def next_job(self, conversation: OpenConversation) -> MemoryJob | None:
+        from kvchat.memory.learning.skills import ANSWER_TOKENS, instruction, practice, schema
 
-        id = conversation.id
-        cells = await self._core.writer.call(lambda: self._new_extractions(id))
+        cells = await self._core.writer.call(lambda: self._new_extractions(conversation.id))
         # One that no model was asked about held nothing, or was said while memory was off.
         asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
         among = await self._core.writer.call(
@@ -53,28 +53,25 @@ class Skills(MemoryPass):
         )
         found = practice(conversation.path(), among)
         if not found.promising:
-            return await self._looked_at(id, cells)
-        answer = await self._spare_time.answer(
-            lane,
-            lambda: self._side_requests.at_the_end(
-                SKILLS, link, conversation, instruction(found), schema(found), ANSWER_TOKENS
-            ),
-            id,
-        )
-        if isinstance(answer, Outcome):
-            return answer
-        known = await self._memory.with_memories(_skills)
-        facts = checked(answer.text, found, known)
+            await self._looked_at(conversation.id, cells)
+            return None
+        take = partial(self._take, conversation.id, found, cells)
+        return MemoryJob(instruction(found), schema(found), ANSWER_TOKENS, take)
+
+    async def _take(self, id: str, found: Practice, cells: list[ExtractionRun], answer: Node) -> Outcome:
+        from kvchat.memory.learning.skills import checked
+
+        facts = checked(answer.text, found, await self._memory.with_memories(_skills))
         if facts is None:
             return Outcome(How.USELESS, "no JSON with a list of skills in it")
         if facts and self.wanted(id):
             await self._propose(id, facts, answer.model)
-        return await self._looked_at(id, cells)
+        await self._looked_at(id, cells)
+        return Outcome(How.DONE)
 
-    async def _looked_at(self, id: str, cells: list[ExtractionRun]) -> Outcome:
+    async def _looked_at(self, id: str, cells: list[ExtractionRun]) -> None:
         if cells:
             await self._core.keep_setting(SKILLS_TO + id, cells[0].id)
-        return Outcome(How.DONE)
 
     async def _propose(self, id: str, facts: list[Fact], model: str) -> None:
         by = ExtractionRun(new_id(), id, self._core.timestamp(), model=model, session=self._memory.session)

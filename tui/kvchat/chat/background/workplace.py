@@ -1,0 +1,38 @@
+"""Which server goes through a conversation for memories, and how long that waits."""
+
+from __future__ import annotations
+
+from kvchat.backends import kinds
+from kvchat.chat.background.memory_service import MemoryService
+from kvchat.chat.core import Core
+from kvchat.chat.server.link import Link
+
+PATIENCE = 5
+
+
+class Workplace:
+    def __init__(self, core: Core, memory: MemoryService) -> None:
+        self._core = core
+        self._memory = memory
+
+    def of(self, id: str) -> Link | None:
+        """The server that does the work for a conversation; None: it cannot be asked now."""
+        own, link = self._core.servers.link(id), self._memory.worker(id)
+        if link.lane is own.lane:
+            return own if own.info is not None and own.connector.connection.phase == "ready" else None
+        away = link.info is not None and self._core.servers.is_on_the_internet(link)
+        return link if self._core.settings.memory.on_cloud or not away else None
+
+    def patience(self, link: Link) -> int:
+        """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
+        of the server's cache."""
+        if link is not self._core.servers.link():
+            return 1
+        cache, info = link.cache, link.info
+        if cache is not None:
+            simulator = cache.simulator
+            known = simulator.settled or link.connector.cache_shape() is not None
+            roomy = len(simulator.best.slots) > 1 or (known and simulator.best.shape.ram_bytes != 0)
+        else:
+            roomy = info is not None and (info.replicas or kinds.kind_of(info.kind).answers_many)
+        return 1 if roomy else PATIENCE
