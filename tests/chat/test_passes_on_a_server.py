@@ -40,7 +40,9 @@ async def test_each_pass_is_a_suffix_and_the_next_turn_is_served_from_the_cache(
             await service.extraction.request(id)
             spent = service.store.side_requests
             await until(
-                service, lambda: spent.all(kind="skills") and spent.all(kind="episodes") and not service.jobs.at_work()
+                service,
+                lambda: spent.all(kind="skills") and spent.all(kind="episodes") and not service.jobs.at_work(),
+                seconds=900,  # three answers of a real model, on whatever machine
             )
             await said(service, id, "And which clay?")
             answer = service.conversations.get(id).path()[-1].figures
