@@ -29,7 +29,7 @@ def turn(simulator: Simulator, prompt: Tokens, owner: str, slot: int | None = No
 
 def sent(option: PlannedWay) -> PlannedWay:
     """The way alone, without what it costs others."""
-    return replace(option, takes=None, lost=0)
+    return replace(option, takes=None, lost=0, restores=None)
 
 
 def chosen(simulator: Simulator, prompt: Tokens, **options: object) -> PlannedWay:

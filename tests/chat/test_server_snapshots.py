@@ -3,9 +3,10 @@ return to it prefills only what is new."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from service_play import Play, shape_of, text
 from engine_fixture import small_model
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause, Statement
-from kvchat.chat.cache.states import snapshots
+from kvchat.chat.cache.states import snapshots, state_saver
 from kvchat.chat.events import Noticed
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -29,6 +30,7 @@ from tiny_models import tiny_models
 from tiny_server import tiny_server
 
 pytestmark = pytest.mark.engine
+Act = Callable[[Play, str], Awaitable[TurnFigures]]
 TINY_BYTES = 300
 """A token of the tiny models takes about so much; they prefill so fast that the usual guess would not pay."""
 SYSTEM = "You answer briefly. " * 60
@@ -195,6 +197,69 @@ async def test_a_conversation_outlives_a_restart_of_the_server(tmp_path: Path, m
             await play.service.conversations.open(one.id)
             back = await play.say(one.id, text(chance, [10]))
             assert (back.evaluated_tokens or 0) <= (back.new_tokens or 0) + 8, back
+
+
+async def regenerate(play: Play, id: str) -> TurnFigures:
+    await play.service.turns.regenerate(id, play.service.conversations.load(id).path()[-1].id)
+    return await play.answered(id)
+
+
+async def edit(play: Play, id: str) -> TurnFigures:
+    await play.service.turns.edit(id, play.questions(id)[-1], "Something else, then?")
+    return await play.answered(id)
+
+
+async def fork(play: Play, id: str) -> TurnFigures:
+    return await play.say((await play.service.branches.fork(id, play.questions(id)[-1])).id, "And then?")
+
+
+async def append(play: Play, id: str) -> TurnFigures:
+    return await play.say(id, "And then?")
+
+
+async def go_on(play: Play, id: str) -> TurnFigures:
+    await play.service.turns.go_on(id, play.service.conversations.load(id).path()[-1].id)
+    return await play.answered(id)
+
+
+@pytest.mark.parametrize(
+    "act", [append, regenerate, *(pytest.param(act, marks=pytest.mark.slow) for act in (edit, fork, go_on))]
+)
+@pytest.mark.parametrize("kind", ["dense", "sliding", "hybrid"])
+async def test_an_act_after_a_restart_goes_on_from_what_was_saved(
+    tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, kind: str, act: Act
+) -> None:
+    """Also one that goes back in it: the last answer, of 100 tokens, is not evaluated again."""
+    folder, chance = tmp_path / "slots", random.Random(3)
+    folder.mkdir()
+    async with serving(models[kind], folder=folder) as url, begun(url, tmp_path / "data", kind, knows=False) as play:
+        port, service = int(url.rsplit(":", 1)[1]), play.service
+        id = (await service.new_conversations.create(SYSTEM, reuse=False)).id
+        for words in (60, 60, 10):
+            await play.say(id, text(chance, [words]))
+        answers(play, 100)
+        await play.say(id, "Why?")
+        await service.saver.ready(await service.servers.link().connector.ready())
+        await play.cache.settled()
+        monkeypatch.setattr(state_saver, "IDLE_S", 0.0)
+        service.saver.save_soon()
+        await service.saver.ended()
+        assert list(folder.iterdir()), "it is saved"
+    where = {"cache_ram_mib": 0, "slot_save_path": f"{folder}{os.sep}"}
+    with tiny_server(models[kind], n_parallel=1, kv_unified=False, n_ctx=4096, port=port, **where) as url:
+        async with begun(url, tmp_path / "data", kind, knows=False) as play:
+            answers(play, 12)
+            await play.service.conversations.open(id)
+            figures = await act(play, id)
+    assert figures.predicted_cached == figures.cached_tokens, figures
+    assert figures.evaluated_tokens is not None and figures.new_tokens is not None
+    assert figures.evaluated_tokens <= figures.new_tokens + NOISE, figures
+
+
+def answers(play: Play, tokens: int) -> None:
+    core = play.service.core
+    parameters = replace(core.settings.parameters, max_tokens=tokens)
+    core.settings = dataclasses.replace(core.settings, parameters=parameters)
 
 
 async def test_two_stores_on_one_server_leave_each_other_their_files(tmp_path: Path, models: dict[str, Path]) -> None:

@@ -25,6 +25,16 @@ class Way(StrEnum):
     RESTORE = auto()
 
 
+class Restorable(Struct, frozen=True):
+    """A snapshot on disk of a state that begins as the prompt does."""
+
+    tokens: int
+    """How many tokens of the prompt the server reuses of it."""
+    cost: int
+    """The time to restore it, as tokens that the server reads in that time."""
+    name: str = ""
+
+
 class PlannedWay(Struct, frozen=True):
     way: Way
     tokens: int
@@ -35,6 +45,7 @@ class PlannedWay(Struct, frozen=True):
     """The slot whose state gives way to it."""
     lost: int = 0
     """Tokens of that state which are nowhere else then, but perhaps in a snapshot."""
+    restores: Restorable | None = None
 
 
 class Plan(Struct, frozen=True):
@@ -53,15 +64,6 @@ WORTH = 16
 """Fewer tokens than this are not worth another way: a request more costs a few milliseconds too."""
 DETOUR = Tokens(range(-8, 0))
 """The detour's prompt to the simulator: unlike every other prompt."""
-
-
-class Restorable(Struct, frozen=True):
-    """A snapshot on disk of a state that begins the prompt."""
-
-    tokens: int
-    """How many tokens of the prompt it holds."""
-    cost: int
-    """The time to restore it, as tokens that the server reads in that time."""
 
 
 def plan(
@@ -109,7 +111,8 @@ def plan(
                 lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
                 found.append(
                     _Weighed(
-                        PlannedWay(Way.RESTORE, rest + restorable.cost, slot, slot, lost), _weight(lost, slot, secured)
+                        PlannedWay(Way.RESTORE, rest + restorable.cost, slot, slot, lost, restorable),
+                        _weight(lost, slot, secured),
                     )
                 )
     return _cheapest_in_all(found) if idle else _chosen(found)

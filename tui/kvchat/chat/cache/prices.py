@@ -116,6 +116,7 @@ class Prices:
             return estimate
         if not tokens:
             return estimate
+        await self._routes.look_up(cache, path)
         speed = self._core.speeds.fit(id)
         end = len(tokens)
         start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)

@@ -65,8 +65,8 @@ class Rail:
             self._read(cache, turn, path[-1].id)
             return _by_messages(cache, conversation.id, path)
         chosen = self._routes.options(cache, path, prefix).chosen
-        if chosen.way is Way.RESTORE:
-            return Cached(self._routes.saved_tokens(cache, path), Where.STORED)
+        if chosen.restores is not None:
+            return Cached(chosen.restores.tokens, Where.STORED)
         if chosen.way is Way.DETOUR:
             return Cached(len(prefix) - chosen.tokens + len(DETOUR), Where.STORED)
         found = cache.simulator.best.predict(prefix, chosen.slot)

@@ -11,8 +11,9 @@ from functools import partial
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.cache.llamacpp.cache_config import Rewind
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR, Plan, PlannedWay, Restorable, Way, plan
+from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
@@ -45,11 +46,12 @@ class Routes:
         await self._saver.ready(backend, known_only=cache.is_brief)
         await self._saver.spare(backend, cache, turn.session_id)
         prefix = cache.prompts.known_prefix(before)
-        if prefix is None and (self._snapshot(cache, path) is not None or self._secured(cache)):
+        if prefix is None and (self._candidates(cache, path) or self._secured(cache)):
             prefix = await self._read(cache.prompts.prefix(before))  # a snapshot saves more than its ids take to read
         if prefix and tracked.asked_before:  # what holds the question, too, is not lost
             prefix = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn)) or prefix
         if prefix:
+            await self.look_up(cache, path)
             tracked.plan = self.plan(cache, path, prefix)
             await self.prepare(backend, cache, tracked.plan.chosen, turn.session_id, path)
         return tracked.plan.slot if tracked.plan else None
@@ -87,7 +89,7 @@ class Routes:
 
     def options(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """As `plan`, for somebody who only wants to know."""
-        restorable = self._restorable(cache, path)
+        restorable = self._restorable(cache, path, prefix)
         planned = partial(
             plan,
             prompt=prefix,
@@ -103,24 +105,46 @@ class Routes:
             return modest if modest.chosen.way is Way.RESTORE else found
         return found
 
+    async def look_up(self, cache: ServerCache, path: Sequence[Node]) -> None:
+        """Have the tokens of the snapshots at hand that may be of use for a branch, which `options` goes by."""
+        if (snapshots := self._saver.snapshots(cache)) is not None:
+            await snapshots.read_ids(digests(path))
+
     def saved_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
-        """Tokens of a branch that its best snapshot holds."""
-        found = self._restorable(cache, path)
-        return found.tokens if found is not None else 0
+        """Tokens of a branch that its best snapshot without other messages holds."""
+        return max((one.tokens for one in self._candidates(cache, path) if _is_whole(one, path)), default=0)
 
-    def _snapshot(self, cache: ServerCache, path: Sequence[Node]) -> Snapshot | None:
-        """The snapshot that is of most use for a branch."""
-        snapshots, whole = self._saver.snapshots(cache), cache.simulator.best.shape.rewind is not Rewind.ANYWHERE
-        return snapshots.best_for(digests(path), whole=whole) if snapshots is not None else None
+    def _candidates(self, cache: ServerCache, path: Sequence[Node]) -> Sequence[Snapshot]:
+        snapshots = self._saver.snapshots(cache)
+        return snapshots.candidates(digests(path)) if snapshots is not None else ()
 
-    def _restorable(self, cache: ServerCache, path: Sequence[Node]) -> Restorable | None:
-        snapshots, found = self._saver.snapshots(cache), self._snapshot(cache, path)
-        if snapshots is None or found is None or found.shared(digests(path)) < len(found.path):
+    def _restorable(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens) -> Restorable | None:
+        """The snapshot of which the server reuses most for `prefix`, which `path` renders to."""
+        snapshots = self._saver.snapshots(cache)
+        found = [(self._reused(cache, one, path, prefix), one) for one in self._candidates(cache, path)]
+        tokens, best = max(found, key=lambda pair: pair[0], default=(0, None))
+        if snapshots is None or best is None or not tokens:
             return None
         # What the user keeps comes back wherever it holds more: a restore takes a moment whatever its size.
-        is_kept = found.conversation in self._saver.claims.all()
-        cost = 0 if is_kept else self._saver.as_tokens(cache, snapshots.seconds(found))
-        return Restorable(found.tokens, cost)
+        is_kept = best.conversation in self._saver.claims.all()
+        cost = 0 if is_kept else self._saver.as_tokens(cache, snapshots.seconds(best))
+        return Restorable(tokens, cost, best.name)
+
+    def _reused(self, cache: ServerCache, snapshot: Snapshot, path: Sequence[Node], prefix: Tokens) -> int:
+        """Tokens of `prefix` that the server reuses of a snapshot, as far as is known.
+
+        Of one with other messages too a model that cannot go back at will goes on from a checkpoint, which the files of
+        builds have whose rules are known.
+        """
+        simulator, snapshots = cache.simulator, self._saver.snapshots(cache)
+        ids = snapshots.ids(snapshot) if snapshots is not None else None
+        shapes = [simulator.best.shape]
+        if not (whole := _is_whole(snapshot, path)):
+            shapes.append(simulator.modest(prefix).shape)
+        goes_back = all(shape.rewind is Rewind.ANYWHERE for shape in shapes)
+        if ids is None or not (goes_back or (cache.is_sure and snapshot.memory.checkpoints)):
+            return snapshot.tokens if whole else 0
+        return min(_reused_of(Held(ids, "", 0.0, snapshot.memory), prefix, shape) for shape in shapes)
 
     def _secured(self, cache: ServerCache) -> dict[int, int]:
         """By slot whose state is in a snapshot, or can be put into one: what that and restoring it cost, in tokens."""
@@ -147,10 +171,11 @@ class Routes:
         if option.way is Way.DETOUR:
             await self._detour(cache)
         elif option.way is Way.RESTORE and option.slot is not None:
-            await self._restore(backend, cache, option.slot, id, path)
+            await self._restore(backend, cache, option, option.slot, id)
 
-    async def _restore(self, backend: Backend, cache: ServerCache, slot: int, id: str, path: Sequence[Node]) -> None:
-        snapshots, found = self._saver.snapshots(cache), self._snapshot(cache, path)
+    async def _restore(self, backend: Backend, cache: ServerCache, option: PlannedWay, slot: int, id: str) -> None:
+        snapshots, name = self._saver.snapshots(cache), option.restores.name if option.restores is not None else ""
+        found = next((one for one in snapshots.usable() if one.name == name), None) if snapshots is not None else None
         if snapshots is None or found is None:
             return
         done = await snapshots.restore(backend, slot, found)
@@ -161,3 +186,15 @@ class Routes:
         cache.restored(slot, Held(done.ids, id, self._core.timestamp(), done.snapshot.memory, found.digest))
         cache.holds(id, found.path)
         self._saver.put_back(id, found.tokens)
+
+
+def _is_whole(snapshot: Snapshot, path: Sequence[Node]) -> bool:
+    """Whether a branch has all the messages of a snapshot."""
+    return snapshot.shared(digests(path)) >= len(snapshot.path)
+
+
+def _reused_of(held: Held, prompt: Tokens, shape: Shape) -> int:
+    """Tokens of a prompt that are reused of a state that was just restored."""
+    simulator = Simulator(shape)
+    simulator.restored(0, held)
+    return simulator.predict(prompt, 0).cached

@@ -207,6 +207,7 @@ class WarmUp(ConversationObserver):
         self._core.events.tell(WarmthChanged())
         if not prefix:
             return
+        await self._routes.look_up(cache, path)
         chosen = self._routes.plan(cache, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
             await link.lane.in_spare_time(

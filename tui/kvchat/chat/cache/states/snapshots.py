@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum, auto
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -144,6 +145,8 @@ class Snapshots:
         self._busy = asyncio.Lock()
         self._speed = FIRST_GUESS
         self._said: set[Statement] = set()
+        self._ids: dict[tuple[str, float], Tokens] = {}
+        """By the name of a snapshot, and when it was saved."""
         self.notice = notice
         """Told every problem once."""
         self.held: Callable[[], Sequence[SlotContent]] | None = None
@@ -226,6 +229,26 @@ class Snapshots:
             if shared and (shared, -others) > rank and not (whole and others):
                 best, rank = snapshot, (shared, -others)
         return best
+
+    def candidates(self, digests: Sequence[str]) -> list[Snapshot]:
+        """Those that may be of most use for a path (root first): the best one, and the best one without others."""
+        found = (self.best_for(digests), self.best_for(digests, whole=True))
+        return list({one.name: one for one in found if one is not None}.values())
+
+    def ids(self, snapshot: Snapshot) -> Tokens | None:
+        """The tokens of a snapshot, once they were read."""
+        return self._ids.get((snapshot.name, snapshot.saved))
+
+    async def read_ids(self, digests: Sequence[str]) -> None:
+        """Have the tokens of the `candidates` for a path at hand."""
+        shelf, known = self._shelf, {(one.name, one.saved) for one in self.usable()}
+        self._ids = {key: ids for key, ids in self._ids.items() if key in known}
+        for one in self.candidates(digests):
+            key = one.name, one.saved
+            if shelf is None or key in self._ids:
+                continue
+            if (found := await self._filed(partial(shelf.token_ids, one), None)) is not None:
+                self._ids[key] = found
 
     def claim(self, claims: Claims) -> None:
         """What the user keeps, and which conversations there are, is asked of `claims`."""

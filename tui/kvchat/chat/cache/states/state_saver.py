@@ -291,9 +291,17 @@ class StateSaver(ConversationObserver):
         await asyncio.sleep(IDLE_S)
         for link in self._links:
             cache = link.cache
-            for held in self.contents(cache) if cache is not None and self.snapshots(cache) is not None else ():
+            if cache is None or self.snapshots(cache) is None:
+                continue
+            for held in self.contents(cache):
                 if held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
-                    await link.lane.in_spare_time(self.save_in(link, held))
+                    await link.lane.in_spare_time(self._save_at_rest(link, cache, held))
+
+    async def _save_at_rest(self, link: Link, cache: ServerCache, held: SlotContent) -> None:
+        """Save what a slot holds; a sliding window with a checkpoint behind the answer, where the next turn goes on."""
+        if cache.simulator.best.shape.rewind is Rewind.WINDOW:
+            await self._save_settled(link, await link.connector.ready(), cache, held.conversation)
+        await self.save_in(link, held)  # nothing more where that was done
 
     # -- saving
 
