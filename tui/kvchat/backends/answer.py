@@ -77,7 +77,7 @@ REFUSAL_LIMIT = 600
 """Characters of a refusal in the note."""
 
 
-class _Form(Enum):
+class AnswerForm(Enum):
     NOTHING = auto()
     """Nothing came yet."""
     DOCUMENT = auto()
@@ -90,7 +90,7 @@ class _Reception:
     """In what form an answer came, and what came in its place."""
 
     def __init__(self) -> None:
-        self.form = _Form.NOTHING
+        self.form = AnswerForm.NOTHING
         self._has_parts = self._has_others = False
         """Whether something came that is a part of an answer, and that is none."""
         self._lost = 0
@@ -103,10 +103,10 @@ class _Reception:
         self._has_parts, self._ends_in_loss = True, False
 
     def delta(self) -> None:
-        self.form = _Form.STREAM
+        self.form = AnswerForm.STREAM
 
     def message(self) -> None:
-        self.form = _Form.DOCUMENT if self.form is _Form.NOTHING else _Form.STREAM
+        self.form = AnswerForm.DOCUMENT if self.form is AnswerForm.NOTHING else AnswerForm.STREAM
 
     def other(self, value: object) -> None:
         """A value came that is no part of an answer: a damaged one, or a sign of life."""
@@ -303,7 +303,7 @@ class ChatAnswer:
 
     def ended(self, error: BackendError | None = None) -> Ended:
         """How it ended, given the `error` that cut it off, if one did. Text that was held back is emitted first."""
-        if self._finish is None and error is None and self._reception.form is _Form.DOCUMENT:
+        if self._finish is None and error is None and self._reception.form is AnswerForm.DOCUMENT:
             self._finish = "stop"  # a document is whole, whatever it says of its end
         self._text.end(is_cut=self._finish is None or self._finish in _LENGTHS)
         ended = replace(self._ended(error), model=whole_characters(self._model), reported=self._figures.reported)

@@ -122,7 +122,7 @@ class AnswerText:
             before = "".join(self._texts)
             if is_cut or before.count("```") % 2 or "<s>" in before:
                 at = len(text)  # it is spoken of
-        self._told(text[:at])
+        self._emit_text(text[:at])
 
     def _say(self, parts: Sequence[Part]) -> None:
         """Tell parts of the content, and what they say of the frame around a thought in it."""
@@ -147,9 +147,9 @@ class AnswerText:
         if "<" in text or "[" in text:
             at -= end_marks(text, ended=False)
         self._held = text[at:]
-        self._told(text[:at])
+        self._emit_text(text[:at])
 
-    def _told(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         if text:
             self._texts.append(text)
             self._emit(TextDelta(text))

@@ -31,7 +31,7 @@ class StartError(BackendError):
         """The end of its log."""
 
 
-class _Run(Struct, frozen=True):
+class _EngineRun(Struct, frozen=True):
     """The engine in use, from the first attempt to start it until it is left."""
 
     engine: Engine
@@ -56,7 +56,7 @@ class EmbeddedEngine:
         self._folder = folder if settings.snapshots else None
         self.snapshots = snapshots or Snapshots(self._folder)
         self._images = images
-        self._run: _Run | None = None
+        self._run: _EngineRun | None = None
 
     @property
     def is_in_use(self) -> bool:
@@ -101,7 +101,7 @@ class EmbeddedEngine:
             batch_size=self._settings.batch_size,
             snapshots=self._folder,
         )
-        run = self._run = _Run(self._run.engine if self._run is not None else Engine(ended), options)
+        run = self._run = _EngineRun(self._run.engine if self._run is not None else Engine(ended), options)
         try:
             endpoint = await run.engine.start(options)
         except EngineError as error:

@@ -123,14 +123,14 @@ _SLOW = 500_000
 log = logging.getLogger(__name__)
 
 
-class Phase(Enum):
+class IndexingPhase(Enum):
     LOOKING = auto()
     """The files are looked for."""
     READING = auto()
     ENDED = auto()
 
 
-class Outcome(Enum):
+class FileOutcome(Enum):
     """What became of a file."""
 
     ADDED = auto()
@@ -194,9 +194,9 @@ class IndexingRun:
         self._batch = DocumentBatch(index, lasts)
         self._begun = time.monotonic()
         self._told_at = self._begun - TOLD_EVERY
-        self._phase = Phase.LOOKING
+        self._phase = IndexingPhase.LOOKING
         self._done, self._contents = _Done(), _Contents()
-        self._outcomes = Counter[Outcome]()
+        self._outcomes = Counter[FileOutcome]()
         self._skipped: list[Skipped] = []
 
     def report(self) -> IndexingReport:
@@ -210,7 +210,7 @@ class IndexingRun:
             self._batch.flush()  # also what waits where it ended early
         except IndexBusyError as error:
             trouble = error
-        self._phase = Phase.ENDED
+        self._phase = IndexingPhase.ENDED
         self._tell(force=True)
         return self.reported(trouble)
 
@@ -224,7 +224,7 @@ class IndexingRun:
         todo = self._looked_for(known)
         root.check()
         self._forget(known)
-        self._phase = Phase.READING
+        self._phase = IndexingPhase.READING
         self._tell(force=True)
         for found, old in todo:
             self._outcomes[self._brought_up_to_date(root, found, old)] += 1
@@ -234,10 +234,10 @@ class IndexingRun:
         """What was done so far; `trouble`: an error or a sentence."""
         return IndexingReport(
             self._collection.name,
-            self._outcomes[Outcome.ADDED],
-            self._outcomes[Outcome.CHANGED],
-            self._outcomes[Outcome.UNCHANGED],
-            self._outcomes[Outcome.REMOVED],
+            self._outcomes[FileOutcome.ADDED],
+            self._outcomes[FileOutcome.CHANGED],
+            self._outcomes[FileOutcome.UNCHANGED],
+            self._outcomes[FileOutcome.REMOVED],
             self._contents.chunks,
             self._contents.bytes,
             time.monotonic() - self._begun,
@@ -274,25 +274,25 @@ class IndexingRun:
             self._tell()
         return todo
 
-    def _as_it_was(self, path: str, size: int, old: Stamp) -> Outcome:
+    def _as_it_was(self, path: str, size: int, old: Stamp) -> FileOutcome:
         """A file has not changed, and its stamp still says all."""
         self._done.bytes_skipped += size
         if not old.reason:
-            return Outcome.UNCHANGED
+            return FileOutcome.UNCHANGED
         self._skipped.append(Skipped(path, old.reason))
-        return Outcome.SKIPPED
+        return FileOutcome.SKIPPED
 
     def _forget(self, gone: dict[str, str]) -> None:
         """Take out what is no longer on the disk."""
         self._batch.remove(list(gone))
         self._contents.documents -= len(gone)
         for stamp in map(stamp_of, gone.values()):
-            self._outcomes[Outcome.REMOVED] += not (stamp and stamp.reason)
+            self._outcomes[FileOutcome.REMOVED] += not (stamp and stamp.reason)
             self._contents.count(stamp, None)
 
     # -- one file
 
-    def _brought_up_to_date(self, root: Root, found: FoundFile, old: Stamp | None) -> Outcome:
+    def _brought_up_to_date(self, root: Root, found: FoundFile, old: Stamp | None) -> FileOutcome:
         if self._stopped():
             raise DocumentError(STOPPED)
         self._tell(found.path, force=found.size >= _SLOW)
@@ -304,13 +304,13 @@ class IndexingRun:
             self._batch.remove([self._doc(found.path)])
             self._contents.documents -= 1
             self._contents.count(old, None)
-            return Outcome.SKIPPED
+            return FileOutcome.SKIPPED
         except FileUnreadableError as error:
             root.check()
             return self._skip(found.path, Stamp(found.size, found.mtime_ns, reason=reason_of(str(error))), old)
         return self._take(found.path, file, old)
 
-    def _take(self, path: str, file: LoadedFile, old: Stamp | None) -> Outcome:
+    def _take(self, path: str, file: LoadedFile, old: Stamp | None) -> FileOutcome:
         """Index what was loaded, unless the index has it."""
         sha256 = hashlib.sha256(file.data).hexdigest()
         if old and old.holds(sha256) and not self._anew and (renewed := self._renewed(path, file, old)):
@@ -323,10 +323,10 @@ class IndexingRun:
             return self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)
         self._put(path, chunks, Stamp(file.size, file.mtime_ns, len({chunk.key for chunk in chunks}), sha256), old)
         if old is None or old.reason:
-            return Outcome.ADDED
-        return Outcome.UNCHANGED if old.sha256 == sha256 else Outcome.CHANGED
+            return FileOutcome.ADDED
+        return FileOutcome.UNCHANGED if old.sha256 == sha256 else FileOutcome.CHANGED
 
-    def _renewed(self, path: str, file: LoadedFile, old: Stamp) -> Outcome | None:
+    def _renewed(self, path: str, file: LoadedFile, old: Stamp) -> FileOutcome | None:
         """Note that a file was only touched; None where the index has lost some of it."""
         chunks = self._index.get(self._doc(path))
         if len(chunks) != old.chunks:
@@ -346,12 +346,12 @@ class IndexingRun:
             log.warning("a file could not be read: %s", type(error).__name__, exc_info=True)
             raise FileUnreadableError(f"could not be read ({type(error).__name__})") from None
 
-    def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> Outcome:
+    def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> FileOutcome:
         """Note why a file is not indexed, and take out what was indexed of it."""
         self._skipped.append(Skipped(path, stamp.reason))
         if old != stamp:
             self._put(path, (), stamp, old)
-        return Outcome.SKIPPED
+        return FileOutcome.SKIPPED
 
     def _put(self, path: str, chunks: Iterable[Chunk], stamp: Stamp, old: Stamp | None) -> None:
         self._batch.put(self._doc(path), list(chunks), str(stamp), stamp.mtime_ns / 1e9 if stamp.mtime_ns else None)
@@ -378,7 +378,7 @@ class IndexingRun:
                     self._contents.chunks,
                     now - self._begun,
                     path,
-                    self._phase is Phase.LOOKING,
+                    self._phase is IndexingPhase.LOOKING,
                     self._done.bytes_skipped,
                 )
             )
