@@ -68,7 +68,7 @@ async def steps(dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 async def test_what_is_cached_behind_a_call_that_came_as_text_is_predicted(steps, template: str) -> None:
     figures = await steps(template)
     assert [one.predicted_cached for one in figures] == [one.cached_tokens for one in figures]
-    assert all(one.wasted_tokens == 0 for one in figures)
+    assert {one.cause for one in figures if one.notable_waste} <= {"retokenised"}, "what the template prints of it"
 
 
 async def test_one_that_is_printed_in_as_many_other_tokens_is_not_taken_for_cached(steps) -> None:

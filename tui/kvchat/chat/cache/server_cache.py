@@ -548,7 +548,7 @@ class ServerCache:
             if differs and answer.message.calls:
                 said = answer.text or answer.message.reasoning
                 same = await self.prompts.retokenised(settled, tracked.rendered, len(prompt), said)
-                known = known or same
+                known = known or (same if tracked.came is None else NO_TOKENS)  # a text may be printed in other words
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
     async def _as_it_came(self, tracked: TrackedTurn, prompt: Tokens, count: int, *, stopped: bool) -> Tokens:
