@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.tokens import Tokens
@@ -67,3 +69,93 @@ async def test_who_waited_asks_where_the_first_one_was_cancelled(server: SlowSer
     server.open.set()
     assert await second
     assert server.rendered == 2
+
+
+class Template(SlowServer):
+    """Renders at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open.set()
+
+    async def prompt_text(self, turn: ChatTurn) -> str:
+        await super().prompt_text(turn)
+        return self.renders(turn)
+
+    def renders(self, turn: ChatTurn) -> str:
+        raise NotImplementedError
+
+
+def question(text: str) -> bytes:
+    return Message(Role.USER, text).wire()
+
+
+def answered(prompts: PromptTokens, server: Template, turn: ChatTurn, answer: Message) -> ChatTurn:
+    """The server says what it has read; the messages with the answer to it."""
+    prompts.was_read(turn, server.renders(turn))
+    return replace(turn, wires=(*turn.wires, answer.wire()))
+
+
+async def asks(prompts: PromptTokens, server: Template, texts: list[str], answer: Message) -> int:
+    """Turns with these questions; how often the template was asked for in the last one. All prefixes are right."""
+    turn, before = TURN, 0
+    for text in texts:
+        before = server.rendered
+        turn = answered(prompts, server, replace(turn, wires=(*turn.wires, question(text))), answer)
+        assert await prompts.prefix(turn) == await PromptTokens(type(server)(), EventBus()).prefix(turn), text  # type: ignore[arg-type]
+    return server.rendered - before
+
+
+PLAIN = Message(Role.ASSISTANT, "The keeper.")
+
+
+class ChatMl(Template):
+    """As most templates do it."""
+
+    def renders(self, turn: ChatTurn) -> str:
+        said = [(json.loads(wire)["role"], json.loads(wire)["content"]) for wire in turn.wires]
+        return "".join(f"<{role}>{text}<end>" for role, text in said) + "<assistant>"
+
+
+class Trimming(ChatMl):
+    def renders(self, turn: ChatTurn) -> str:
+        return super().renders(turn).replace(" <end>", "<end>")
+
+
+class ToolsLast(ChatMl):
+    """The tools stand before the last question."""
+
+    def renders(self, turn: ChatTurn) -> str:
+        before, last, behind = super().renders(turn).rpartition("<user>")
+        return before + "[tools]" + last + behind
+
+
+@pytest.mark.parametrize(
+    ("template", "answer", "times"),
+    [
+        (ChatMl, PLAIN, 0),
+        (Trimming, PLAIN, 0),
+        (ChatMl, Message(Role.ASSISTANT, "The keeper. "), 1),
+        (ChatMl, Message(Role.ASSISTANT, ""), 1),
+        (ChatMl, Message(Role.ASSISTANT, "The keeper.", reasoning="Who else?"), 1),
+        (ToolsLast, PLAIN, 1),
+    ],
+)
+async def test_a_template_that_goes_on_as_it_did_is_not_asked_again(
+    template: type[Template], answer: Message, times: int
+) -> None:
+    server = template()
+    prompts = PromptTokens(server, EventBus())  # type: ignore[arg-type]
+    assert await asks(prompts, server, ["Who?", "Since when?", "And then?"], answer) == times
+
+
+async def test_one_that_the_server_shows_to_do_otherwise_is_asked_again() -> None:
+    server = ChatMl()
+    prompts = PromptTokens(server, EventBus())  # type: ignore[arg-type]
+    await asks(prompts, server, ["Who?", "Since when?"], PLAIN)
+    turn = replace(TURN, wires=(*TURN.wires, question("Who?"), PLAIN.wire(), question("And then?")))
+    prompts.was_read_otherwise(turn)
+    assert prompts.known_prefix(turn.extended) is None
+    before = server.rendered
+    await prompts.prefix(answered(prompts, server, turn, PLAIN))
+    assert server.rendered == before + 1

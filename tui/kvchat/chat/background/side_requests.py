@@ -62,7 +62,7 @@ class SideRequests:
     ) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
         record, info = conversation.record, backend.info
-        cache = await self._core.tracker.cache_of(backend, self._core.servers.asked_model(record.id))
+        cache = await self._core.tracker.cache_of(backend, self._core.servers.asked_model(record.id), sends=True)
         if not self._core.servers.consent.agreed_to(info, record.id):
             kind = NoteKind.NOT_AGREED_BESIDE
             return Ended(State.ERROR, self._core.servers.consent.not_agreed(info, record.id, kind=kind))

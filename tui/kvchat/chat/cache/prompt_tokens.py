@@ -74,8 +74,12 @@ class PromptTokens:
         self._answered: OrderedDict[PrefixKey, AnsweredPrompt] = OrderedDict()
         self._frames: dict[PrefixKey, tuple[str, str]] = {}
         """The text before and behind the next question's, of the prefixes that were read last."""
+        self._read_as: dict[PrefixKey, str] = {}
+        """The prompts that were answered last, as the server says that it read them."""
+        self._between: dict[PrefixKey, tuple[str, str]] = {}
+        """By the template's options and tools: what it last put between an answer and a question, and behind that."""
         self._kept = 0
-        """Tokens in these two."""
+        """Tokens in the prefixes and answered prompts."""
         self._reading: WeakValueDictionary[PrefixKey, asyncio.Lock] = WeakValueDictionary()
         """By prefix that is asked for now: who else wants it waits, and asks for nothing."""
         self._seams = Seams(access)
@@ -115,24 +119,60 @@ class PromptTokens:
         """As of `prefix`, asked for."""
         if not self._works or turn.has_images:
             return None
-        following = _following(turn.wires, begun + MARK).wire()
         try:
-            text = await self._access.prompt_text(replace(turn, wires=(*turn.wires, following)))
-            at = text.rfind(MARK)
-            if at < 0:
-                return None
-            whole = await self._access.tokens_of(text[:at], turn.known)
-            history = None if begun else await self._history(turn, text[:at], whole)
+            before, behind = ("", "") if begun else self._going_on(turn)
+            if not before:
+                following = _following(turn.wires, begun + MARK).wire()
+                text = await self._access.prompt_text(replace(turn, wires=(*turn.wires, following)))
+                before, found, behind = text.rpartition(MARK)
+                if not found:
+                    return None
+                self._learn(turn, before, behind)
+            whole = await self._access.tokens_of(before, turn.known)
+            history = None if begun else await self._history(turn, before, whole)
         except BackendError as error:
             self.gave_up(error)
             return None
         tokens = whole.first(max(0, len(whole) - 1))  # the last one may merge with what is typed
         if not begun and turn.known is None:
-            self._frames[key] = text[:at], text[at + len(MARK) :]
+            self._frames[key] = before, behind
             if len(self._frames) > KEPT_FRAMES:
                 del self._frames[next(iter(self._frames))]
         self._keep(self._prefixes, key, Prefix(tokens, history))
         return tokens
+
+    def was_read(self, turn: ChatTurn, text: str) -> None:
+        """The server says that it read the prompt of `turn` as this text."""
+        self._read_as[_key(turn)] = text
+        if len(self._read_as) > KEPT_FRAMES:
+            del self._read_as[next(iter(self._read_as))]
+
+    def was_read_otherwise(self, turn: ChatTurn) -> None:
+        """The server says that it read the prompt of `turn` as another text than was put together for it."""
+        self._between.pop(_template_key(turn), None)
+        self._prefixes.pop(_key(turn.extended), None)
+
+    def _learn(self, turn: ChatTurn, before: str, behind: str) -> None:
+        """See what the template has put between a plain answer, which `turn` ends with, and the question after it."""
+        start = self._answered_as(turn)
+        if start and before.startswith(start):
+            self._between[_template_key(turn)] = before[len(start) :], behind
+        elif start:
+            self._between.pop(_template_key(turn), None)
+
+    def _going_on(self, turn: ChatTurn) -> tuple[str, str]:
+        """The text before and behind the next question's, as the template went on from the last plain answer; empty:
+        it is to be asked. Should it do otherwise now, the server shows that with the next prompt."""
+        start, (seam, behind) = self._answered_as(turn), self._between.get(_template_key(turn), ("", ""))
+        return (start + seam, behind) if start and seam else ("", "")
+
+    def _answered_as(self, turn: ChatTurn) -> str:
+        """The text of a prompt that the server has shown, and of the plain answer to it that `turn` ends with."""
+        said = content_of(turn.wires[-1]) if turn.wires else ""
+        if not said or said != said.strip() or turn.wires[-1] != Message(Role.ASSISTANT, said).wire():
+            return ""
+        read = self._read_as.get(_key(turn.extended), "")
+        return read and read + said
 
     async def _history(self, turn: ChatTurn, text: str, whole: Tokens) -> int | None:
         """How many tokens of the prompt that begins with `text`, whose ids are `whole`, the messages of `turn` have up
@@ -282,6 +322,11 @@ def _following(wires: Sequence[bytes], text: str) -> Message:
     if results < len(calls):
         return Message(Role.TOOL, text, calls=(calls[results],))
     return Message(Role.ASSISTANT if results else Role.USER, text)
+
+
+def _template_key(turn: ChatTurn) -> PrefixKey:
+    """What a template makes of messages depends on."""
+    return _key(replace(turn, wires=()))
 
 
 def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:

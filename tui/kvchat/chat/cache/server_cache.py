@@ -48,6 +48,8 @@ from kvchat.prompt.tree_read import ReadBefore
 
 READ_S = 0.5
 """How long an answer that has ended waits for its prompt's tokens."""
+AWAKE_S = 60.0
+"""A server sleeps after a longer silence than this, if at all: then a look at its slots would wake it."""
 RECALL_S = 5.0
 """The same, once, where it also has to be found out what the server holds from the last run."""
 MOST_SAMPLED = 1 << 20
@@ -98,8 +100,8 @@ class ServerCache:
         """None: nothing is noted, as of the embedded engine, which ends with kvchat."""
         self.is_brief = False
         """Whether kvchat ends with this request: then nothing is asked that only a later one needs."""
-        self.is_new = False
-        """Whether it was made for the request that comes now, with a look at the slots."""
+        self.is_looked_at = False
+        """Whether the slots were looked at for the request that comes now."""
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
@@ -141,6 +143,18 @@ class ServerCache:
         if self.simulator.running is None:
             self._note()
         return Look(tuple(counts))
+
+    async def stays(self) -> bool:
+        """Look at the slots of a server that was heard of within `AWAKE_S`: whether they are just as the last request
+        left them, so that the same process still answers with the same model."""
+        if monotonic() - self.heard_at > AWAKE_S or self.slots.running is not None or self.cancelled:
+            return False
+        counts = await self._counts() or ()
+        if not self.slots.is_as_left(counts):
+            return False
+        self._observe(counts)
+        self.heard()
+        return True
 
     async def _counts(self) -> Sequence[SlotCount] | None:
         return await self.slots.counts() if self.prompts.works else ()
@@ -188,10 +202,9 @@ class ServerCache:
             emit(Waiting("cancelled", 0.0))
             await self.cancelled.free()
             emit(Waiting("prefill", 0.0))
-        if self.is_new:
-            self.is_new = False  # it was looked at just now
-        elif not self.slots.state.asleep:  # a look would wake it, and there is nothing to see
+        if not (self.is_looked_at and self.slots.is_seen) and not self.slots.state.asleep:  # a look would wake it
             await self.look()
+        self.is_looked_at = False
         return TrackedTurn(
             turn,
             path,
@@ -306,6 +319,7 @@ class ServerCache:
             return
         if tracked.shown == tracked.rendered or self._current is not tracked:
             return
+        self.prompts.was_read_otherwise(tracked.turn)
         self.simulator.never_began()
         tracked.prediction = tracked.tokens = None
         tracked.reading = asyncio.create_task(self._read(tracked, tracked.pinned))
@@ -327,6 +341,8 @@ class ServerCache:
             return figures
         await self._as_shown(tracked)
         await self._until_read(tracked)
+        if tracked.shown and tracked.shown == tracked.rendered:
+            self.prompts.was_read(tracked.turn, tracked.shown)
         prediction = tracked.prediction
         if figures is None:
             return None

@@ -85,6 +85,19 @@ class SlotObserver:
         """The slot of a request of ours that is on its way; SOMEWHERE: not known which."""
         return SOMEWHERE if self.unplaced else self.simulator.running
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether no request of ours was sent since the last look."""
+        return not self._began
+
+    def is_as_left(self, counts: Sequence[SlotCount]) -> bool:
+        """Whether the slots are at rest, and just as they were at the last look. Those of another process are not: the
+        numbers of its tasks begin anew."""
+        tasks = tuple(count.task for count in counts)
+        is_used = any(task is not None for task in tasks)
+        same = (tasks, tuple(count.tokens for count in counts)) == (self.tasks, self.tokens)
+        return is_used and same and not self.state.asleep and not any(count.busy for count in counts)
+
     def request_sent(self) -> None:
         """A request of ours is on its way."""
         self.tasks_at_begin, self._unheard, self._began = self.tasks, False, True

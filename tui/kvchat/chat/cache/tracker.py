@@ -113,15 +113,17 @@ class CacheTracker:
         cache = self._servers.link(id).cache
         return cache if cache is not None and cache.follows(self._servers.asked_model(id)) else None
 
-    async def cache_of(self, backend: Backend, model: str = "") -> ServerCache | None:
+    async def cache_of(self, backend: Backend, model: str = "", *, sends: bool = False) -> ServerCache | None:
         """The cache of this server for requests that name this model; None where it does not let itself be tracked.
-        Sends no text."""
+        Sends no text. `sends`: a request goes out at once, before which the slots are looked at anyway: who answers is
+        asked for only where they do not show it."""
         link = self._servers.links.of(backend)
         async with link.meeting:
             before = link.cache
-            cache = await self._cache_of(link, backend)
+            stays = sends and before is not None and before.server is backend.info and await before.stays()
+            cache = before if stays else await self._cache_of(link, backend)
             if cache is not None:
-                cache.is_new = cache is not before
+                cache.is_looked_at = stays or cache is not before
         if cache is not None:
             cache.cancelled.take_over()
         return cache if cache is not None and cache.follows(model) else None

@@ -147,7 +147,7 @@ class AnswerRequests:
         if not consent.agreed_to(backend.info, conversation.id, request.model):
             return Ended(State.ERROR, consent.not_agreed(backend.info, conversation.id, request.model))
         cache = await self._core.tracker.cache_of(
-            backend, request.model or self._core.servers.asked_model(conversation.id)
+            backend, request.model or self._core.servers.asked_model(conversation.id), sends=True
         )
         if not consent.agreed_to(backend.info, conversation.id, request.model):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
