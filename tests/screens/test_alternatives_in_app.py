@@ -68,6 +68,7 @@ async def test_who_writes_on_after_sending_chooses_nothing(
                 app.app.post_message(events.Key(_character_to_key(letter), letter))
             await app.press("enter")
             assert app.front == "AlternativesScreen" and app.draft == written
+            await app.until(lambda: f"your draft: {written}" in app.text)
             monkeypatch.setattr("kvchat.ui.app.KvchatApp.quiet_s", 0.0)
             await app.press("2")
             await app.closes()
@@ -102,6 +103,7 @@ async def test_what_is_written_is_asked_and_without_it_the_last_question_again(d
             await app.press("shift+f8")
             await shown(app, "One.", "Two.")
             await decided(app)
+            assert "your draft" not in app.text and "esc keep answer 1" in app.text
             await app.press("escape")
             await app.closes()
             await app.until(lambda: app.said == ["What is written", "One."])

@@ -21,7 +21,9 @@ from textual.widgets import Static
 
 from kvchat.cache.price import Price
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, ServiceEvent
+from kvchat.chat.turns.alternatives import usual_choice
 from kvchat.prompt.message import State
+from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 from kvchat.text.prices import STAYS_CACHED, next_prefill
 from kvchat.text.servers import model_name
@@ -40,6 +42,8 @@ NARROWEST = 34
 """Cells of a column at least."""
 HELD_BACK = 1
 """Tokens of a cached answer that are prefilled all the same: the last one that was sampled is not held."""
+DRAFT = 24
+"""Cells for the end of what is written meanwhile."""
 TICK = 0.25
 """Seconds between looks at the clock of the prefill."""
 
@@ -215,8 +219,10 @@ class AlternativesScreen(Modal[str]):
         models = [column.live.node for column in self._columns if column.live is not None]
         nodes = [self._conversation.tree[id] for id in models if id in self._conversation.tree]
         names = "".join(f" · {name}" for name in dict.fromkeys(model_name(node.model) for node in nodes) if name)
-        frame.border_title = content(f"{count} answers", (names, MUTED))
-        last = "keep the first whole one" if self._is_over else "stop all"
+        draft = one_line(self.app.chat.composer.text)
+        written = f" · your draft: {draft if len(draft) <= DRAFT else f'…{draft[-DRAFT:]}'}" if draft else ""
+        frame.border_title = content(f"{count} answers", (names, MUTED), (written, ACCENT))
+        last = f"keep answer {nodes.index(usual_choice(nodes)) + 1}" if self._is_over and nodes else "stop all"
         self.show_hints(
             [
                 (f"1–{count}", "choose"),
@@ -240,9 +246,11 @@ class AlternativesScreen(Modal[str]):
             event.prevent_default()
             self._written_at = event.time
             self.app.chat.composer.type(text)
+            self._tell()
 
     def on_paste(self, event: events.Paste) -> None:
         self.app.chat.composer.paste(event.text)
+        self._tell()
 
     def action_choose(self) -> None:
         self._choose(self._at)
