@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,22 @@ async def test_one_may_quit_and_lose_them(drive: Drive, own_folders: Path) -> No
         await app.until(lambda: app.app.return_value == 0)
     assert (app.app.ending.failure, app.app.ending.last_word) == ("", "")
     assert not list(own_folders.rglob("kvchat-unsaved*"))
+
+
+async def test_an_app_of_a_test_whose_folders_are_gone_leaves_nothing_in_the_working_folder(
+    drive: Drive, own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    async with drive() as app:
+        await app.begin("one")
+        for folder in (tmp_path / "data", own_folders):
+            shutil.rmtree(folder)
+        await app.say("two")
+    assert "could not be written" in app.app.ending.failure
+    assert list(work.iterdir()) == []
+    assert not list(Path("/dev/shm").glob("kvchat-unsaved-*"))
 
 
 async def test_a_disk_that_takes_it_again_is_not_asked_about(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
