@@ -190,7 +190,7 @@ class Trunks:
             part, whole = prefix.first(end), end == size
             await cache.settled()
             await cache.cancelled.free()
-            chosen = self._routes.plan(cache, path, part, idle=True).chosen
+            chosen = self._routes.plan(cache, trunk.id, path, part, idle=True).chosen
             if not await link.lane.in_spare_time(
                 self._warm_up.prefill(backend, cache, trunk.id, path, part, chosen, whole=whole)
             ):

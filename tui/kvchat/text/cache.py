@@ -382,7 +382,7 @@ def plan_words(plan: Plan | None) -> str:
 
 
 _SENT: dict[str, str] = {
-    "pin": "went to the slot that had most of it",
+    "pin": "went to a slot of its own",
     "detour": "had its state brought back from the host cache first",
     "restore": "had its state brought back from the disk first",
 }

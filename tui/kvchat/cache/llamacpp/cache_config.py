@@ -90,6 +90,11 @@ class Shape(Struct, frozen=True):
         return f"{self.rewind} {self.window}"
 
     @property
+    def can_pin(self) -> bool:
+        """Whether there are slots to choose from that keep what they hold while another one is used."""
+        return self.slots > 1 and not (self.unified and self.parks_idle and self.ram_bytes != 0)
+
+    @property
     def window_room(self) -> int:
         """Tokens that the sliding-window layers hold per sequence; the oldest are overwritten beyond that."""
         if self.whole_window:

@@ -1,7 +1,10 @@
-"""Choosing how to send a request: the way that makes the server prefill least, and never more than sending it as is.
+"""Choosing how to send a request: the way that makes the server prefill least, now and when others come back.
 
 A way is chosen over "as is" only when the simulator of the server's cache says that the server prefills less
-for it, the tokens of getting there included, or as much while less of the other conversations is lost.
+for it, the tokens of getting there included, or as much while less of the other conversations is lost. What a
+conversation would lose counts as often as it came back of late: one that is never asked again costs nothing. So
+conversations that begin alike, of which the server puts each into the slot of the last, get slots of their own when the
+states that they take from each other have cost as much as another prefill of what they share.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from enum import StrEnum, auto
 from msgspec import Struct
 
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
 
@@ -75,53 +79,66 @@ def plan(
     idle: bool = False,
     busy: Collection[int] = (),
     secured: Mapping[int, int] | None = None,
+    returns: Mapping[str, int] | None = None,
 ) -> Plan:
     """The way to send `prompt`, or a prompt that begins with it. `idle`: no request waits for it, so that tokens
     prefilled now weigh no more than tokens of other conversations that would be prefilled again later. `busy`: slots
     that work for somebody else, for which a pinned request would wait. `secured`: slots whose states are in a snapshot
-    or can be put into one, with what it costs to have them back, as of `Restorable`."""
-    as_is = simulator.predict(prompt)
+    or can be put into one, with what it costs to have them back, as of `Restorable`. `returns`: by the owner of a
+    state, how often it is expected to be of use again."""
+    as_is, shape = simulator.predict(prompt), simulator.shape
+    others = [slot for slot in range(len(simulator.slots)) if slot != as_is.slot and slot not in busy]
+    pins = [slot for slot in others if shape.can_pin and simulator.has_room(slot, len(prompt))]
+    expected = returns if returns and pins else {}
 
-    def option(way: Way, tokens: int, slot: int | None, found: Prediction, more: int = 0) -> _Weighed:
-        """An option and what it loses; `more`: what is lost besides what `found` says."""
-        lost = _lost(found)
-        return _Weighed(PlannedWay(way, tokens, slot, found.slot, lost), _weight(lost, found.slot, secured) + more)
+    def weighed(way: PlannedWay, *states: tuple[Held | None, int, int]) -> _Weighed:
+        """A way and what it costs later. `states`: which give way, the tokens of each that are lost, and its slot."""
+        once = later = 0
+        for held, lost, slot in states:
+            back = min(lost, (secured or {}).get(slot, lost))
+            times = expected.get(held.owner, 0) if held is not None else 0
+            once += back
+            later += back * max(times, 1 if idle else 0)
+        return _Weighed(way, once, way.tokens + later)
+
+    def option(way: Way, tokens: int, slot: int | None, found: Prediction, *more: Prediction) -> _Weighed:
+        """A way, of which the simulator found what its requests do: the first one, and those after it."""
+        states = [(one.replaces, _lost(one), one.slot) for one in (found, *more)]
+        return weighed(PlannedWay(way, tokens, slot, found.slot, _lost(found)), *states)
 
     found = [option(Way.AS_IS, len(prompt) - as_is.cached, None, as_is)]
-    if len(simulator.slots) > 1 and not simulator.shape.unified:
-        for slot, held in enumerate(simulator.slots):
-            # Pinning to an empty slot skips the look-up.
-            if (held is not None or idle) and slot != as_is.slot and slot not in busy:
-                pinned = simulator.predict(prompt, slot)
-                found.append(option(Way.PIN, len(prompt) - pinned.cached, slot, pinned))
+    for slot in pins:
+        pinned = simulator.predict(prompt, slot)
+        found.append(option(Way.PIN, len(prompt) - pinned.cached, slot, pinned))
     if detour and as_is.best > as_is.cached + WORTH:
         around = simulator.copy()
         first = around.begin(DETOUR, "", 0.0)
         around.end(first.slot, Tokens((-9,)))
         after = around.predict(prompt)
-        more = _lost(after) if after.slot != first.slot else 0
-        found.append(option(Way.DETOUR, len(prompt) - after.cached + len(DETOUR), None, first, more))
+        more = [after] if after.slot != first.slot else []
+        found.append(option(Way.DETOUR, len(prompt) - after.cached + len(DETOUR), None, first, *more))
     if restorable is not None:
         rest = len(prompt) - min(restorable.tokens, len(prompt) - 1)
-        shape = simulator.shape
         anywhere = not shape.unified and restorable.tokens > shape.similarity * len(prompt)  # the request follows it
         for slot in range(len(simulator.slots)) if anywhere else (as_is.slot,):
             if slot not in busy:
                 held = simulator.slots[slot]
                 lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
                 found.append(
-                    _Weighed(
+                    weighed(
                         PlannedWay(Way.RESTORE, rest + restorable.cost, slot, slot, lost, restorable),
-                        _weight(lost, slot, secured),
+                        (held, lost, slot),
                     )
                 )
-    return _cheapest_in_all(found) if idle else _chosen(found)
+    return _chosen(found)
 
 
 class _Weighed(Struct, frozen=True):
     option: PlannedWay
     lost: int
-    """What it costs to have back what the option replaces, in tokens."""
+    """What it costs to have back, once, what the option replaces, in tokens."""
+    cost: int
+    """Tokens read for the request, and for what is expected to come back."""
 
 
 def _lost(prediction: Prediction) -> int:
@@ -129,24 +146,14 @@ def _lost(prediction: Prediction) -> int:
     return len(prediction.replaces.tokens) - prediction.common if prediction.replaces is not None else 0
 
 
-def _weight(lost: int, slot: int, secured: Mapping[int, int] | None) -> int:
-    return min(lost, secured[slot]) if secured is not None and slot in secured else lost
-
-
-def _cheapest_in_all(found: Sequence[_Weighed]) -> Plan:
-    as_is = found[0]
-    best = min(found, key=lambda item: item.option.tokens + item.lost)
-    if best.option.tokens + best.lost + WORTH > as_is.option.tokens + as_is.lost:
-        best = as_is
-    return Plan(best.option, tuple(item.option for item in found))
-
-
 def _chosen(found: Sequence[_Weighed]) -> Plan:
     as_is = found[0]
-    best = min(found, key=lambda item: (item.option.tokens, item.lost))
-    if best.option.tokens > as_is.option.tokens - WORTH:
+    best = min(found, key=lambda item: (item.cost, item.lost))
+    if best.cost > as_is.cost - WORTH:
         spares = [
-            item for item in found[1:] if item.option.tokens <= as_is.option.tokens and item.lost + WORTH < as_is.lost
+            item
+            for item in found[1:]
+            if item.option.tokens <= as_is.option.tokens and item.cost <= as_is.cost and item.lost + WORTH < as_is.lost
         ]
         best = min(spares, key=lambda item: (item.lost, item.option.tokens)) if spares else as_is
     return Plan(best.option, tuple(sorted((item.option for item in found), key=lambda option: option.tokens)))

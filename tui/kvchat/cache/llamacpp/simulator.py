@@ -443,7 +443,7 @@ class Simulator:
         if held is not None:
             self._parked = park(self._parked, held, self.host)
         index = better(self._parked, held, prompt, self.shape)
-        if index is not None and not self._has_room(slot, self._parked[index]):
+        if index is not None and not self.has_room(slot, len(self._parked[index].tokens)):
             self._slots[slot] = None  # the restore fails half-way; the state stays parked
         elif index is not None:
             taken = tuple(self._parked[index:])
@@ -452,12 +452,11 @@ class Simulator:
         self._parked = trimmed(self._parked, self.shape)
         return taken
 
-    def _has_room(self, slot: int, taken: Held) -> bool:
-        """Whether `taken` can be restored into `slot`: with one KV cache for all, the server restores before it empties
-        the idle slots."""
+    def has_room(self, slot: int, tokens: int) -> bool:
+        """Whether so many tokens fit into `slot` beside what the others hold. With one KV cache for all, the server
+        restores a parked state before it empties the idle slots."""
         others = sum(len(held.tokens) for other, held in enumerate(self._slots) if held and other != slot)
-        room = self.shape.context - others
-        return not self.shape.unified or not self.shape.context or len(taken.tokens) <= room
+        return not self.shape.unified or not self.shape.context or tokens <= self.shape.context - others
 
     def _clear_idle(self, chosen: int) -> None:
         """Park the other slots' states; with one KV cache for all they are emptied, too."""

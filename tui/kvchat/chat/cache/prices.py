@@ -119,7 +119,7 @@ class Prices:
         await self._routes.look_up(cache, path)
         speed = self._core.speeds.fit(id)
         end = len(tokens)
-        start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)
+        start = max(0, end - self._routes.options(cache, id, path, tokens).chosen.tokens)
         if act == "edit" and not text:
             return replace(
                 price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start, exact=False),
@@ -164,7 +164,7 @@ class Prices:
         if not tokens:
             return Price(None)
         count, _ = wanted.requests(self._core.tracker.most_answers(id))[0]
-        plan = self._routes.options(cache, path[:-1], tokens)
+        plan = self._routes.options(cache, id, path[:-1], tokens)
         chosen, said = plan.chosen, cache.simulator.best.predict(tokens, plan.slot, answers=count)
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
         losing = tuple((self._core.conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)

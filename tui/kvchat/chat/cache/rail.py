@@ -64,7 +64,7 @@ class Rail:
         if not prefix:
             self._read(cache, turn, path[-1].id)
             return _by_messages(cache, conversation.id, path)
-        chosen = self._routes.options(cache, path, prefix).chosen
+        chosen = self._routes.options(cache, conversation.id, path, prefix).chosen
         if chosen.restores is not None:
             return Cached(chosen.restores.tokens, Where.STORED)
         if chosen.way is Way.DETOUR:

@@ -46,13 +46,14 @@ class Routes:
         await self._saver.ready(backend, known_only=cache.is_brief)
         await self._saver.spare(backend, cache, turn.session_id)
         prefix = cache.prompts.known_prefix(before)
-        if prefix is None and (self._candidates(cache, path) or self._secured(cache)):
-            prefix = await self._read(cache.prompts.prefix(before))  # a snapshot saves more than its ids take to read
+        others_return = cache.simulator.best.shape.can_pin and any(cache.returns(turn.session_id).values())
+        if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
+            prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than its ids take to read
         if prefix and tracked.asked_before:  # what holds the question, too, is not lost
             prefix = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn)) or prefix
         if prefix:
             await self.look_up(cache, path)
-            tracked.plan = self.plan(cache, path, prefix)
+            tracked.plan = self.plan(cache, turn.session_id, path, prefix)
             await self.prepare(backend, cache, tracked.plan.chosen, turn.session_id, path)
         return tracked.plan.slot if tracked.plan else None
 
@@ -82,12 +83,13 @@ class Routes:
             cache.side_request_cut(None)
             raise
 
-    def plan(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
-        """The cheapest way to have `prefix`, which `path` renders to, in the cache; it is shown as the last plan."""
-        cache.plan = self.options(cache, path, prefix, idle=idle)
+    def plan(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+        """The cheapest way to have `prefix`, which `path` of a conversation renders to, in the cache; it is shown as
+        the last plan."""
+        cache.plan = self.options(cache, id, path, prefix, idle=idle)
         return cache.plan
 
-    def options(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+    def options(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """As `plan`, for somebody who only wants to know."""
         restorable = self._restorable(cache, path, prefix)
         planned = partial(
@@ -98,6 +100,7 @@ class Routes:
             busy=cache.slots.busy,
             restorable=restorable,
             secured=self._secured(cache),
+            returns=cache.returns(id),
         )
         found = planned(cache.simulator.best)
         if restorable is not None and not restorable.cost:  # kept: also where only a guess says that it is there

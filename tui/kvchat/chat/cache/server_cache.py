@@ -138,6 +138,7 @@ class ServerCache:
         """Look at the slots and correct the simulator."""
         counts = await self._counts()
         if counts is None:
+            self.slots.busy = frozenset(range(len(self.simulator.best.slots)))  # nothing shows one idle
             return Look(late=True)
         self._observe(counts)
         if self.simulator.running is None:
@@ -179,6 +180,12 @@ class ServerCache:
     def _note(self) -> None:
         if self.notes is not None:
             self.notes.note_down()
+
+    def returns(self, id: str) -> dict[str, int]:
+        """By owner: how often what a slot holds of it is expected to be of use again, for a request of the
+        conversation `id`, whose own states do not count. A state that is not known to be ours counts as much as any."""
+        returns = self.journal.returns_to(self.server.base_url)
+        return {**returns, "": max(returns.values(), default=0), id: 0}
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 

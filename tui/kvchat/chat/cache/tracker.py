@@ -538,7 +538,8 @@ class CacheTracker:
             return UNKNOWN
         simulator = cache.simulator.best
         found = simulator.predict(prefix)
-        way = plan(simulator, prefix, detour=self._ground.settings.cache.detour).chosen
+        detours = self._ground.settings.cache.detour
+        way = plan(simulator, prefix, detour=detours, busy=cache.slots.busy, returns=cache.returns(id)).chosen
         detour = way.way is Way.DETOUR
         missing = max(0, way.tokens - 1 - (len(DETOUR) if detour else 0))
         owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]

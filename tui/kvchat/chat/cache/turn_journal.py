@@ -8,8 +8,9 @@ guess is no entry.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from math import gcd
 from typing import Literal
 
@@ -41,6 +42,8 @@ KEPT = 200
 KEPT_PLACES = 64
 KEPT_LOST = 32
 """Requests of which it is kept what they ran over: the tokens of a state take room."""
+RECENT_VISITS = 12
+"""A conversation that was not among the last so many that a server was used for has ceased to come back."""
 BLOCK, BLOCK_TURNS = 16, 3
 """A block is believed from this size on, and when this many reports agree."""
 
@@ -208,6 +211,12 @@ class Journal:
         """The last requests of ours to a server, with what was predicted of each if its cache is of this shape."""
         found = ((use, use.of(shape)) for use in self._uses if use.server == server)
         return [(use, said) for use, said in found if said is not None]
+
+    def returns_to(self, server: str) -> Counter[str]:
+        """By conversation: how often a server was used for it again, after others, of late."""
+        owners = groupby(use.conversation for use in self._uses if use.server == server and use.conversation)
+        visits = [owner for owner, _ in owners][-RECENT_VISITS:]
+        return Counter(visits) - Counter(set(visits))
 
     def reads_of(self, server: str) -> dict[str, tuple[int, int | None]]:
         """By the digest of an answer of a server, in hex: the number of its request, and its slot."""

@@ -208,7 +208,7 @@ class WarmUp(ConversationObserver):
         if not prefix:
             return
         await self._routes.look_up(cache, path)
-        chosen = self._routes.plan(cache, path, prefix, idle=True).chosen
+        chosen = self._routes.plan(cache, id, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
             await link.lane.in_spare_time(
                 self.prefill(backend, cache, id, path, prefix, chosen, turn=turn, begun=begun)
@@ -224,7 +224,8 @@ class WarmUp(ConversationObserver):
     ) -> None:
         """Have a slot hold just this branch of a conversation, `prefix` as the server has it, however little of it is
         missing. Whoever calls has the lane. Raises BackendError."""
-        await self.prefill(backend, cache, id, path, prefix, self._routes.plan(cache, path, prefix, idle=True).chosen)
+        chosen = self._routes.plan(cache, id, path, prefix, idle=True).chosen
+        await self.prefill(backend, cache, id, path, prefix, chosen)
 
     async def _warm_untracked(self, link: Link, backend: PrefillAccess, conversation: OpenConversation) -> None:
         """Have a server read a conversation whose cache cannot be tracked: where it holds it already, that costs a
