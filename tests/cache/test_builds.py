@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from kvchat.cache.llamacpp.cache_config import is_tested
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested, writes_checkpoints
+from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.trust import ENOUGH, Trust, trust_from_json, trust_to_json
+from kvchat.cache.tokens import Tokens
 
 
 def test_the_build_that_is_installed_here_is_one_that_the_tests_have_seen() -> None:
@@ -21,6 +23,22 @@ def test_the_build_that_is_installed_here_is_one_that_the_tests_have_seen() -> N
 )
 def test_other_builds_are_not_taken_for_it(build: str, tested: bool) -> None:
     assert is_tested(build) is tested
+
+
+@pytest.mark.parametrize(
+    ("build", "written"), [("b11063-1a", False), ("b10566", False), ("b11549", True), ("b11700-2b", True), ("", True)]
+)
+def test_a_file_has_checkpoints_where_the_build_writes_them(build: str, written: bool) -> None:
+    """A state of a hybrid model that comes back goes on at its end in any case."""
+    assert writes_checkpoints(build) is written
+    simulator = Simulator(Shape(rewind=Rewind.NOWHERE, file_checkpoints=written))
+    prompt = Tokens(range(1000))
+    simulator.begin(prompt, "a", 0.0)
+    simulator.end(0, Tokens((5000, 5001)))
+    (held,) = simulator.held
+    simulator.restored(0, held)
+    assert simulator.predict(held.tokens + Tokens((7,))).cached == 1001
+    assert bool(simulator.predict(prompt).cached) is written
 
 
 KINDS = ("question, slot", "regenerate, slot", "question, parked")

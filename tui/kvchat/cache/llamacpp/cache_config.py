@@ -30,10 +30,26 @@ MOST_CONTEXT = 1 << 30
 """Tokens of a context whose size is not known."""
 
 
+FILE_CHECKPOINTS = 11549
+"""A build that writes checkpoints into the files of slots; 11063 does not."""
+
+
 def is_tested(build: str) -> bool:
     """Whether a llama.cpp server of this build does what the tests have seen; so does one that tells no number."""
+    number = _number(build)
+    return number is None or number in TESTED
+
+
+def writes_checkpoints(build: str) -> bool:
+    """Whether the files that a llama.cpp server of this build makes of its slots have their checkpoints."""
+    number = _number(build)
+    return number is None or number >= FILE_CHECKPOINTS
+
+
+def _number(build: str) -> int | None:
+    """The number of a llama.cpp build; None where it tells none."""
     found = re.match(r"b?(\d{1,9})\b", build)
-    return found is None or (number := int(found[1])) < FIRST or number in TESTED
+    return int(found[1]) if found is not None and int(found[1]) >= FIRST else None
 
 
 class Shape(Struct, frozen=True):
@@ -72,6 +88,8 @@ class Shape(Struct, frozen=True):
     """Checkpoints kept per slot, for models that cannot rewind (`--ctx-checkpoints`)."""
     checkpoint_step: int = 8192
     """Tokens between the checkpoints of earlier messages (`--checkpoint-min-step`)."""
+    file_checkpoints: bool = True
+    """A state that comes back from a file has its checkpoints."""
     batch: int = 2048
     """Tokens of one prefill batch (`n_batch`)."""
     micro_batch: int = 512

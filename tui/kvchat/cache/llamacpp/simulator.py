@@ -333,7 +333,10 @@ class Simulator:
         """A slot file was restored into `slot`: what that ran over."""
         slot, before = slot % self.shape.slots, self.held
         self.cleared(slot)
-        self._slots[slot] = replace(held, memory=saved(held.memory, len(held.tokens), self.shape))
+        memory = saved(held.memory, len(held.tokens), self.shape)
+        if not self.shape.file_checkpoints:
+            memory = Memory(memory.first)
+        self._slots[slot] = replace(held, memory=memory)
         return Prediction(0, slot, "nothing", 0, 0, None, "pinned", None, overwritten=tuple(self._gone(before)))
 
     def probed(self, slot: int) -> None:

@@ -136,8 +136,8 @@ class Routes:
     def _reused(self, cache: ServerCache, snapshot: Snapshot, path: Sequence[Node], prefix: Tokens) -> int:
         """Tokens of `prefix` that the server reuses of a snapshot, as far as is known.
 
-        Of one with other messages too a model that cannot go back at will goes on from a checkpoint, which the files of
-        builds have whose rules are known.
+        Of one with other messages too a model that cannot go back at will goes on from a checkpoint, where the files of
+        the server's build have these and its rules are known.
         """
         simulator, snapshots = cache.simulator, self._saver.snapshots(cache)
         ids = snapshots.ids(snapshot) if snapshots is not None else None

@@ -32,7 +32,7 @@ from kvchat.backends.dialect import (
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested, writes_checkpoints
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json
@@ -180,6 +180,8 @@ class CacheTracker:
                 await model_in_file(backend.info, state.file if state is not None else ""),
             )
         )
+        in_files = writes_checkpoints(backend.info.build)
+        shapes = [replace(shape, file_checkpoints=in_files) for shape in shapes]
         cache = ServerCache(backend, backend.info, Hypotheses(shapes), self._journal, self._ground)
         cache.trust = trust_from_json(self._ground.setting(_trust_key(backend.info)))
         if known is None:
