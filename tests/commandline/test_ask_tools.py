@@ -111,6 +111,29 @@ async def test_the_program_of_a_server_needs_a_yes_of_its_own(run, own_folders: 
 
 
 @pytest.mark.process
+async def test_what_a_servers_tool_says_of_itself_stands_before_the_question(
+    run, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(prompt: str) -> str:
+        print(prompt, file=sys.stderr)
+        return "y"
+
+    monkeypatch.setattr("kvchat.cli.ask_consent._is_at_terminal", lambda: True)
+    monkeypatch.setattr("kvchat.cli.ask_consent._answer", answer)
+    file = own_folders / "config" / "mcp.json"
+    file.parent.mkdir(exist_ok=True)
+    box = str(Path(__file__).parent.parent / "mcp_box.py")
+    file.write_text(json.dumps({"mcpServers": {"box": {"command": sys.executable, "args": [box]}}}))
+    async with ToyServer() as server:
+        server.on_chat(calls('{"text": "lamp"}', name="box__say"), tokens("Lamp.", prompt=60))
+        done = await run("--base-url", server.url, "ask", "--no-stdin", "--tools", "box", "What?")
+    assert (done.status, done.out) == (0, "Lamp.\n")
+    said = done.err.splitlines()
+    (at,) = (at for at, line in enumerate(said) if line.startswith("It says of itself: Say it."))
+    assert said[at + 1].startswith("Let the model call box__say with lamp?")
+
+
+@pytest.mark.process
 async def test_how_far_a_call_is_goes_to_standard_error(run, own_folders: Path) -> None:
     box = str(Path(__file__).parent.parent / "mcp_box.py")
     file = own_folders / "config" / "mcp.json"

@@ -419,6 +419,7 @@ async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) 
             assert "Start this program?" in await run.type("/tools box", "y")
             said = await run.type("What now?", "y")
             assert "Let the model call box__say with lamp? This goes to the MCP server box. y this once" in said
+            assert "It says of itself: Say it." in said
             assert "Answer:\nLamp.\n" in said
 
 

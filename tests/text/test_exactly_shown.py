@@ -14,7 +14,15 @@ from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
 from kvchat.chat.tools.web import FetchUrl
 from kvchat.prompt.tools import Decision, Permission, ToolCall, ToolQuestion
 from kvchat.sanitize import clean, exact, exact_lines, undrawn
-from kvchat.text.tools import about_lines, answer_words, ask_words, code_lines, program_lines, shown_call
+from kvchat.text.tools import (
+    about_lines,
+    answer_words,
+    ask_words,
+    code_lines,
+    program_lines,
+    question_lines,
+    shown_call,
+)
 
 TAGS = "".join(chr(0xE0000 + ord(sign)) for sign in "pin 4711")
 HOSTILE = (
@@ -209,6 +217,8 @@ def test_what_a_tool_says_of_itself_is_a_plain_line_of_bounded_length(hostile: s
     for about in (hostile, f"Look it up.\n\n{hostile}", hostile * 100):
         question = ToolQuestion(Permission("box__say", about=about), ToolCall("1", "box__say", "{}"))
         lines = about_lines(question)
+        assert question_lines(question, tuple(Decision))[: len(lines)] == lines
+        assert question_lines(question, (Decision.ONCE, Decision.NO)) == []
         assert len(lines) == bool(about.strip())
         assert all(is_plain(line) and "\n" not in line and len(line) <= 230 for line in lines)
     assert about_lines(ToolQuestion(Permission("read_file"), ToolCall("1", "read_file", "{}"))) == []

@@ -19,7 +19,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.cli.session import CommandError, UsageError, print_notices
 from kvchat.sanitize import clean
-from kvchat.text.tools import STARTS, ask_words, code_lines, decided, letters, program_lines, yes_or_no
+from kvchat.text.tools import STARTS, ask_words, decided, letters, program_lines, question_lines, yes_or_no
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -86,7 +86,7 @@ def ask_about_calls(service: ChatService) -> None:
     async def ask(id: str) -> None:
         tools = service.tools
         question, decision = tools.waiting[id], None
-        print(*map(clean, code_lines(question)), sep="\n", file=sys.stderr)
+        print(*map(clean, question_lines(question, tools.choices)), sep="\n", file=sys.stderr)
         while decision is None and tools.waiting.get(id) is question:
             decision = decided(await _answer(f"{ask_words(question)} [{letters(tools.choices)}] "), tools.choices)
         if decision is not None:

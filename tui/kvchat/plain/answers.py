@@ -25,7 +25,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import figures_sentence
 from kvchat.text.messages import prefill_sentence, waiting_sentence
 from kvchat.text.notes import note_sentence
-from kvchat.text.tools import ask_words, code_lines, decided, letters, shown_call
+from kvchat.text.tools import ask_words, decided, letters, question_lines, shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer
@@ -173,7 +173,7 @@ class Answers:
     async def _ask_about_call(self, id: str) -> None:
         tools = self._service.tools
         question, decision = tools.waiting[id], None
-        self._speaker.show(*code_lines(question))
+        self._speaker.show(*question_lines(question, tools.choices))
         while decision is None and tools.waiting.get(id) is question:
             line = await self._speaker.asked(f"{ask_words(question)} {letters(tools.choices)}: ")
             decision = decided(line or "", tools.choices)

@@ -161,6 +161,12 @@ def code_lines(question: ToolQuestion) -> list[str]:
     return lines
 
 
+def question_lines(question: ToolQuestion, choices: Collection[Decision]) -> list[str]:
+    """What stands before the question about a call: what the tool says of itself, where a yes can last, and all that
+    goes out."""
+    return [*(about_lines(question) if Decision.ALWAYS in choices else ()), *code_lines(question)]
+
+
 def about_lines(question: ToolQuestion) -> list[str]:
     """What the tool of a server says it does, in a line, for a yes that is to last; none: it says nothing."""
     about = one_line(exact(" ".join(question.permission.about.split())), ABOUT)

@@ -15,11 +15,10 @@ from kvchat.text.tools import (
     STARTS,
     TOOL_GROUPS,
     WAITS,
-    about_lines,
     answer_words,
     ask_words,
-    code_lines,
     program_lines,
+    question_lines,
 )
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -113,8 +112,7 @@ class ToolController:
         choices: list[Choice[Decision]] = [(keys[one], answer_words(one, question), one) for one in tools.choices]
 
         def screen() -> ConfirmScreen[Decision]:
-            about = about_lines(question) if Decision.ALWAYS in tools.choices else []
-            lines = [*about, *code_lines(question), ask_words(question)]
+            lines = [*question_lines(question, tools.choices), ask_words(question)]
             dialog = ConfirmScreen("A call of the model", lines, choices)
             dialog.hints = (("rows.choose", "choose"), ("dialog.close", "stop the answer"))
             return dialog
