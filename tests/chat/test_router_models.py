@@ -11,10 +11,11 @@ import pytest
 from kvchat.backends.dialects import llamacpp
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Cause
+from kvchat.cache.price import Act
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Node, Role, State
 from kvchat.store import Store
 from kvchat.text.findings import evidence_sentence, remedy_sentence
 from standins.llamacpp_router import LlamaModel, RouterStandIn
@@ -115,3 +116,41 @@ async def test_the_model_of_a_conversation_is_not_replaced_by_another(
             "hills",
             "sea",
         ]
+
+
+@pytest.mark.parametrize("act", ["open", "edit", "regenerate"])
+@pytest.mark.parametrize("state", ["unloaded", "loading", "failed", "sleeping", "gone"])
+async def test_a_price_never_loads_a_model_and_says_that_it_was_unloaded(
+    tmp_path: Path, act: Act, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llamacpp, "STATE_S", 0.0)
+    monkeypatch.setattr("kvchat.chat.cache.tracker.RECENT_S", 0.0)
+    monkeypatch.setattr("kvchat.chat.cache.tracker.QUICK_S", 5.0)  # this machine may be busy
+    async with router() as server, running(tmp_path, server) as service:
+        id = await begun(service, "sea", LONG)
+        await asked(service, id, LONG)
+        question = [node for node in service.conversations.load(id).path() if node.role is Role.USER][-1]
+        warm = await service.prices.exact(id, act, question.id)
+        assert warm.cause is None and warm.tokens is not None and warm.tokens < 90
+        server.loaded = ["hills"]
+        server.states = {"sea": state}
+        if state == "gone":
+            del server.models["sea"]
+        loads = list(server.loads)
+        price = await service.prices.exact(id, act, question.id)
+        assert server.loads == loads and server.loaded == ["hills"]
+        assert price.tokens is not None and price.tokens > 100
+        assert price.cause is Cause.UNLOADED or not price.exact
+
+
+async def test_a_price_on_a_router_that_is_slow_is_told_with_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llamacpp, "STATE_S", 0.0)
+    monkeypatch.setattr("kvchat.chat.cache.tracker.RECENT_S", 0.0)
+    async with router() as server, running(tmp_path, server) as service:
+        id = await begun(service, "sea", LONG)
+        server.gate.clear()
+        price = await service.prices.exact(id, "regenerate", service.conversations.load(id).path()[-1].id)
+        server.gate.set()
+        assert not price.exact and server.loads == ["sea"]

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from kvchat.cache.causes.cause import Cause
 from kvchat.cache.price import Act, PrefillSpan, Price, alternatives, prefill_span, price
-from kvchat.cache.warmth import Heat
+from kvchat.cache.warmth import UNKNOWN, Heat
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.conversations.live import OpenConversation
@@ -69,6 +70,8 @@ class Prices:
             if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
                 start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
                 exact = exact and warmth.exact
+            elif warmth is UNKNOWN and self._ended(id, path) is not None:  # nothing is held of it any more
+                start, exact = 0, False
         if act == "system" and text:
             span = PrefillSpan(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
@@ -86,11 +89,17 @@ class Prices:
 
     async def _looked(self, id: str, counted: Callable[[], Awaitable[Price]]) -> Price:
         """A price after a look who answers at the server: one that was started again holds nothing."""
+        if (cache := self._core.servers.link(id).cache) is not None:
+            await cache.settled(PRICE_S)  # a look may find another one in its place
         is_known = await self._core.tracker.look(id)
-        found, info = await counted(), self._core.servers.link(id).info
-        path = self._core.conversations.loaded[id].path()
-        cause = self._core.tracker.ended_since(path, info) if info is not None else None
+        found = await counted()
+        cause = self._ended(id, self._core.conversations.loaded[id].path())
         return replace(found, exact=found.exact and is_known, cause=cause)
+
+    def _ended(self, id: str, path: Sequence[Node]) -> Cause | None:
+        """Why the server of a conversation holds nothing of this branch any more; None: it may."""
+        info = self._core.servers.link(id).info
+        return self._core.tracker.ended_since(path, info) if info is not None else None
 
     async def _counted(
         self, id: str, act: Act, node_id: str | None, text: str, options: Mapping[str, object] | None
@@ -108,7 +117,6 @@ class Prices:
             turn = self._core.branch_requests.by_ids(
                 replace(turn, template_options=options, known=None), path, cache.server
             )
-        await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await (cache.prompts.prompt(turn) if asks else cache.prompts.prefix(turn))
@@ -155,7 +163,6 @@ class Prices:
         if cache is None or cache.server is not link.info or not self._core.servers.consent.agreed_to(cache.server):
             held = min(whole, self._core.tracker.warmth(id).held or 0)
             return price(whole - held + whole * others, speed, start=held, exact=False)
-        await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await cache.prompts.prompt(self._core.branch_requests.after(conversation, path))
