@@ -1,4 +1,4 @@
-"""kvchat: a terminal chat client that never makes the model server read a conversation twice."""
+"""kvchat: a terminal chat client that keeps the model server from reading a conversation twice."""
 
 import os
 import sys
