@@ -16,7 +16,7 @@ from kvchat.cache.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
 from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, percent, short_count, speed
-from kvchat.text.stats import answers_words, unknown_words
+from kvchat.text.stats import answers_words, requests_name, unknown_words
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
@@ -399,9 +399,9 @@ def misses(ledger: Ledger) -> str:
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
     if not found:
         return "unknown" if ledger.totals.are_unknown else "nothing known" if ledger.totals.unknown else "nothing"
+    what = requests_name(ledger.totals)
     return "; ".join(
-        f"{cause_name(cause)}: {counted(turns, 'answer')}, {counted(tokens, 'token')}"
-        for cause, (turns, tokens) in found
+        f"{cause_name(cause)}: {counted(turns, what)}, {counted(tokens, 'token')}" for cause, (turns, tokens) in found
     )
 
 

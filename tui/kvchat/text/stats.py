@@ -64,7 +64,7 @@ def reuse_cells(totals: Totals, cells: int) -> int | None:
 
 def waste_rows(stats: Stats) -> list[tuple[str, str, str]]:
     """The causes of waste, the most expensive first: `server restarted`, `2 answers`, `3,100 tokens`."""
-    found, what = sorted(stats.misses.items(), key=lambda item: (-item[1][1], item[0])), _requests(stats.totals)
+    found, what = sorted(stats.misses.items(), key=lambda item: (-item[1][1], item[0])), requests_name(stats.totals)
     return [(cause_name(cause), counted(turns, what), counted(tokens, "token")) for cause, (turns, tokens) in found]
 
 
@@ -76,9 +76,9 @@ def answers_words(totals: Totals) -> str:
 
 def unknown_words(totals: Totals) -> str:
     """`3 of 43 answers`, `3 of 61 requests`: of these the servers reported too little; empty where all are known."""
-    return f"{totals.unknown:,} of {counted(totals.turns, _requests(totals))}" if totals.unknown else ""
+    return f"{totals.unknown:,} of {counted(totals.turns, requests_name(totals))}" if totals.unknown else ""
 
 
-def _requests(totals: Totals) -> str:
+def requests_name(totals: Totals) -> str:
     """What is counted: an answer is one request unless it took steps."""
     return "request" if totals.steps else "answer"
