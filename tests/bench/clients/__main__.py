@@ -3,7 +3,7 @@
     python tests/bench/clients install NAME...     # at the versions of catalogue.toml, with Node where it is needed
     python tests/bench/clients run NAME... [--case plain tools midnight hybrid] [--runs N]
     python tests/bench/clients table               # of the runs in the folder; --results: of results.json
-    python tests/bench/clients keep                # write results.json from the runs in the folder
+    python tests/bench/clients keep                # write results.json and the tables of docs/clients.md from them
     python tests/bench/clients check               # what differs by more than 3 % from results.json
 
 Each run is a fresh llama-server with a model that always gives the same eight tokens, a proxy that records, and a client
@@ -25,9 +25,10 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 from catalogue import Listed, catalogue
 from play import CASES, Place, play
-from table import differences, rows_in, summed_up, table
+from table import differences, rows_in, summed_up, table, written
 
 RESULTS = Path(__file__).parent / "results.json"
+PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 
 
 def main() -> None:
@@ -49,6 +50,7 @@ def main() -> None:
     if unknown := set(names) - set(known):
         parser.error(f"not in catalogue.toml: {', '.join(sorted(unknown))}")
     place = Place(options.folder.resolve(), options.slots, options.host_cache, options.rest)
+    notes = {client.name: client.note for client in known.values()}
     match options.act:
         case "install":
             for name in names:
@@ -61,11 +63,12 @@ def main() -> None:
             rows = json.loads(RESULTS.read_text()) if options.results else summed_up(rows_in(place.folder))
             for case in CASES:
                 if any(row["case"] == case for row in rows):
-                    print(f"\n{case}\n\n{table(rows, case, {c.name: c.note for c in known.values()})}")
+                    print(f"\n{case}\n\n{table(rows, case, notes)}")
         case "keep":
             rows = summed_up(rows_in(place.folder))
             lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
             RESULTS.write_text(f"[\n{lines}\n]\n")
+            PAGE.write_text(written(PAGE.read_text(), rows, notes))
         case "check":
             found = differences(summed_up(rows_in(place.folder)), json.loads(RESULTS.read_text()))
             print("\n".join(found) or "each figure is within 3 %")

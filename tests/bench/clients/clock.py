@@ -33,7 +33,7 @@ class Clock:
         self.environment = {
             "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": "1",  # else the file is read at each look at the clock
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
 

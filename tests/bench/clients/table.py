@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,9 +27,8 @@ HEADS = (
     "runs",
     "first prompt",
     "new",
-    "evaluated while you wait",
-    "side requests",
-    "evaluated in them",
+    "prefilled while you wait",
+    "in side requests",
     "**amplification**",
     "without the first prompt",
     "excess",
@@ -75,14 +75,14 @@ def table(rows: Iterable[Row], case: str, notes: dict[str, str]) -> str:
     chosen = sorted((row for row in rows if row["case"] == case), key=lambda row: row["amplification"])
     lines = [f"| {' | '.join(HEADS)} |", "|" + "---|" * len(HEADS)]
     for row in chosen:
-        runs = (
-            f"{row['runs']}" if row["least"] == row["most"] else f"{row['runs']}: {row['least']:,} to {row['most']:,}"
-        )
-        note = f" ({notes[row['client']]})" if notes.get(row["client"]) else ""
+        spread = "" if row["least"] == row["most"] else f": {row['least']:,} to {row['most']:,} in all"
+        note = f", {notes[row['client']]}" if notes.get(row["client"]) else ""
+        side = f" ({row['side_requests']:,})" if row["side_requests"] else ""
         cells = (
             f"{row['client']} {row['version']}".strip() + note,
-            runs,
-            *(f"{row[name]:,}" for name in ("first_prompt", "new", "evaluated", "side_requests", "side_evaluated")),
+            f"{row['runs']}{spread}",
+            *(f"{row[name]:,}" for name in ("first_prompt", "new", "evaluated")),
+            f"{row['side_evaluated']:,}{side}",
             f"**{row['amplification']:.2f}**",
             f"{row['later']:.1f}",
             f"{row['excess']:,}",
@@ -105,3 +105,14 @@ def differences(rows: Iterable[Row], others: Iterable[Row], share: float = 0.03)
             if abs(one - two) > share * max(one, two):
                 found.append(f"{row['client']}, {row['case']}: {name} {one:,}, was {two:,}")
     return found
+
+
+def written(page: str, rows: Iterable[Row], notes: dict[str, str]) -> str:
+    """The text of a page with the tables of `rows` between its marks, `<!-- clients CASE -->` and `<!-- /clients -->`."""
+    found = list(rows)
+    return re.sub(
+        r"(<!-- clients (\w+) -->\n).*?(<!-- /clients -->)",
+        lambda mark: f"{mark[1]}{table(found, mark[2], notes)}\n{mark[3]}",
+        page,
+        flags=re.DOTALL,
+    )
