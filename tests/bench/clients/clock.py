@@ -15,7 +15,8 @@ class Clock:
     """Five minutes to midnight, and after `pass_midnight` five minutes past it.
 
     `environment` is what the client is started with; it changes where `kind` is "zone" (the time zone moves by 24
-    hours, so that programs that are linked statically see another day too; theirs has another name then).
+    hours, so that programs that are linked statically see another day too; theirs has another name then). A running
+    client has its zone for good: it is ended and started again.
     """
 
     def __init__(self, kind: str, folder: Path) -> None:

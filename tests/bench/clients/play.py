@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -72,8 +71,8 @@ def driver_of(name: str) -> type[Driver]:
 class Script:
     """Says the script to a client; `marks` tell when each message went."""
 
-    def __init__(self, driver: Driver, proxy: RecordingProxy, passed: Callable[[], None]) -> None:
-        self._driver, self._proxy, self._passed = driver, proxy, passed
+    def __init__(self, driver: Driver, proxy: RecordingProxy, clock: Clock | None) -> None:
+        self._driver, self._proxy, self._clock = driver, proxy, clock
         self.marks: list[Mark] = []
 
     def turn(self, name: str, message: str) -> None:
@@ -91,8 +90,10 @@ class Script:
 
     def nine_turns(self) -> None:
         for number, message in enumerate(script.FIRST, 1):
-            if number == 4:
-                self._passed()
+            if number == 4 and self._clock:
+                self._clock.pass_midnight()
+                if self._clock.kind == "zone":
+                    self._driver.again()
             self.turn(f"A{number}", message)
         self._driver.new()
         for number, message in enumerate(script.OTHER, 1):
@@ -138,7 +139,7 @@ def play(client: Listed, case: str, number: int, place: Place) -> dict[str, obje
             more=client.environment,
         )
         driver = driver_of(client.driver)(setting)
-        said = Script(driver, proxy, clock.pass_midnight if clock else lambda: None)
+        said = Script(driver, proxy, clock)
         try:
             driver.start()
             said.forty_turns() if case == "long" else said.nine_turns()

@@ -83,7 +83,7 @@ class Kvchat(Typed):
         prompt = self.setting.write("system.txt", self.setting.system)
         self._allowed = False
         self.launch(f"{self._command} --system @{prompt}")
-        if self.setting.options.get("first") != "at once" and not self.setting.clock:
+        if self.setting.options.get("first") != "at once":
             self.terminal.wait(self.WARM)
 
     @property
