@@ -42,14 +42,13 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="but for this")
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--host-cache", type=int, help="MiB of the server's RAM cache, instead of its own default")
-    parser.add_argument("--rest", type=float, default=2.0, help="seconds of quiet to wait for at the end")
     parser.add_argument("--results", action="store_true", help="the rows of results.json, not those of the folder")
     options = parser.parse_intermixed_args()
     known = catalogue()
     names = list(known) if options.names == ["all"] else options.names
     if unknown := set(names) - set(known):
         parser.error(f"not in catalogue.toml: {', '.join(sorted(unknown))}")
-    place = Place(options.folder.resolve(), options.slots, options.host_cache, options.rest)
+    place = Place(options.folder.resolve(), options.slots, options.host_cache)
     notes = {client.name: client.note for client in known.values()}
     match options.act:
         case "install":

@@ -30,6 +30,7 @@ class Listed:
     like: str = ""
     options: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    rest: float = 2.0
     note: str = ""
 
     @property

@@ -40,8 +40,6 @@ class Place:
     slots: int = 2
     host_cache_mib: int | None = None
     """None: as the server ships."""
-    rest_s: float = 2.0
-    """Seconds of quiet at the end, in which a client may do what it put off."""
 
     @property
     def installations(self) -> Installations:
@@ -143,7 +141,7 @@ def play(client: Listed, case: str, number: int, place: Place) -> dict[str, obje
         try:
             driver.start()
             said.forty_turns() if case == "long" else said.nine_turns()
-            proxy.wait_for_rest(place.rest_s, 600)
+            proxy.wait_for_rest(client.rest, 600)
         finally:
             (folder / "screen.txt").write_text(driver.screen)
             driver.stop()
