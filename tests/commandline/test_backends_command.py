@@ -310,7 +310,12 @@ async def test_a_server_that_fails_answers_with_an_error(capsys: Any, ports: lis
         server.on("/v1/models", error(status, "out of memory"))
         ports.append(server.port)
         done, out = await said(capsys, settings(server.url))
-    assert done == 0 and "answers with an error" in out
+        both, _ = await said(capsys, settings(server.url), as_json=True)
+        async with ToyServer(model="well") as well:
+            ports.append(well.port)
+            assert (await said(capsys, settings(server.url)))[0] == 0, "another one can be used"
+    assert (done, both) == (1, 1), "none can be used"
+    assert "answers with an error" in out and "No model server answers" not in out
 
 
 @pytest.mark.parametrize("body", [b"Unauthorized", b'{"detail":"Not authenticated"}', b""])

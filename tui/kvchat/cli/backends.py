@@ -113,7 +113,7 @@ def _servers_in_use(session: Session) -> list[UsedServer]:
 
 
 async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[UsedServer] = ()) -> int:
-    """Print the servers and return the exit status: 1 where no model server answers."""
+    """Print the servers and return the exit status: 1 where none can be used: none answers, or with errors."""
     known = _known(settings)
     by_place = _by_place(used, known)
     addresses = list(dict.fromkeys([*known.values(), *(server.name for server in by_place.values())]))
@@ -128,14 +128,15 @@ async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[
     asked |= await _asked(left, settings, named)
     rows = [replace(row, used=by_place.get(_same(row.found.base_url))) for row in _rows(found, known, by_place, asked)]
     rows += [_engine_row(server) for server in used if not _address(server, known)]
-    answered = any(row.state in ANSWERS or (row.state == FAILS and (row.profile or row.found.kind)) for row in rows)
+    answered = any(row.state in ANSWERS for row in rows)
+    is_failing = any(row.state == FAILS and (row.profile or row.found.kind) for row in rows)
     if args.json:
         print(json.dumps({"servers": [_told(row) for row in rows], "asked": _asked_ports()}, indent=1))
         return 0 if answered else 1
     printer = Printer(sys.stdout)
     if rows:
         print_table([_cells(row) for row in rows], COLUMNS)
-    if not answered:
+    if not answered and not is_failing:
         if rows:
             printer.line()
         printer.line("No model server answers on this machine.")
