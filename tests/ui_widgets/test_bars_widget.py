@@ -94,7 +94,7 @@ def test_incognito_is_marked() -> None:
     ("phase", "words"),
     [
         ("connecting", "llama.cpp on port"),  # the sentence says so
-        ("starting", "starting engine…"),
+        ("starting", "llama.cpp on port"),
         ("lost", "connection lost"),
         ("none", "no server"),
     ],
@@ -102,6 +102,13 @@ def test_incognito_is_marked() -> None:
 def test_the_phases_of_the_connection(phase: str, words: str) -> None:
     text = plain(left(HeaderState("m", phase=phase, sentence="llama.cpp on port 8080 \x1b[2J"), 100))
     assert words in text and "port 8080" in text and "\x1b" not in text
+
+
+def test_the_header_says_once_that_the_engine_starts() -> None:
+    said = "Starting the built-in engine with SmolLM2-135M …"
+    text = plain(left(HeaderState("m", phase="starting", sentence=said), 100))
+    assert text.endswith(said) and text.lower().count("starting") == 1
+    assert "starting engine…" in plain(left(HeaderState("m", phase="starting"), 100))
 
 
 def test_the_meter_has_a_fixed_width_and_warns_when_nearly_full() -> None:

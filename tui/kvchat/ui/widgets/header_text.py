@@ -76,7 +76,7 @@ def left(state: HeaderState, width: int) -> list[Piece]:
 
 def _connection(state: HeaderState) -> Pieces:
     tone: Tone = "warning" if state.phase in ("lost", "failed", "none") else "plain"
-    if state.phase == "connecting" and state.sentence:
+    if state.phase in ("connecting", "starting") and state.sentence:
         return [Piece(one_line(state.sentence), tone)]  # it says so
     pieces = [Piece(_PHASES[state.phase], tone)]
     if state.sentence:
