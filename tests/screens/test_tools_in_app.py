@@ -106,6 +106,7 @@ async def test_escape_stops_the_answer_and_the_next_question_goes_on(drive: Driv
         await app.press("escape")
         await app.until(lambda: app.path[-1].state is State.CANCELLED)
         await app.settled()
+        assert app.text.count("■ Stopped") == 1, app.text
         await app.say("Hello?")
         assert app.said[-1] == "Hello."
         assert [message["role"] for message in server.chats[-1].json["messages"]][-4:] == [

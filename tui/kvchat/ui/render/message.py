@@ -65,6 +65,11 @@ class TranscriptItem(Struct, frozen=True):
         return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning or self.call)
 
     @property
+    def is_stopped_call(self) -> bool:
+        """Whether it is a call that was stopped: the answer that ends its turn says so."""
+        return self.role is Role.TOOL and self.state is State.CANCELLED
+
+    @property
     def names_keys(self) -> bool:
         """Whether it says with which keys one goes on from how it ended."""
         return self.state is State.ERROR or self.state in _ENDINGS or bool(self.note)
@@ -333,7 +338,7 @@ def foot_rows(
     if item.state is State.ERROR:
         does = (*_going_on(item), RETRY, ("transcript.copy", "copy"))
         rows += error_box(clean(item.note) or "The server answered with an error.", width, does, has_keys, key)
-    elif not item.streaming and (item.state in _ENDINGS or item.note):
+    elif not item.streaming and (item.state in _ENDINGS or item.note) and not item.is_stopped_call:
         rows += wrapped(_ending(item, has_keys, key), width, end="")
     return [*rows, BLANK]
 
