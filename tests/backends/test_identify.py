@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from backend_kit import Heard, a_turn, hurried
 
-from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, ServerInfo, SlotCount, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
@@ -207,3 +207,14 @@ async def test_who_answered_just_before_is_one_of_them() -> None:
         assert not backend.info.replicas, "it was started again"
         await backend.look_for_replicas("one")
         assert backend.info.replicas
+
+
+async def test_what_others_have_asked_is_not_read_of_the_slots() -> None:
+    """A server with LLAMA_SERVER_SLOTS_DEBUG=1 shows each slot's text."""
+    async with ToyServer() as server:
+        slot = {"id": 0, "n_prompt_tokens": 9, "id_task": 3, "prompt": "a secret", "generated": "another one"}
+        server.on("/slots", reply(200, [slot], server="llama.cpp"))
+        server.on("/props", reply(200, {"total_slots": 1}, server="llama.cpp"))
+        backend = await connect(server.url)
+        assert isinstance(backend, LlamaCppBackend)
+        assert await backend.slot_counts() == [SlotCount(9, 3, False)]

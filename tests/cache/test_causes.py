@@ -252,6 +252,21 @@ SCENARIOS = {
         evidence(0, foreign=Foreign(0, 512)),
         "Another program used the model: slot 0 holds 512 tokens that are not ours.",
     ),
+    "another program, at a time": (
+        Cause.OTHER_CLIENT,
+        evidence(0, foreign=Foreign(0, 512, 1_795_943_760, 1_795_944_060)),
+        "Another program used the model between 09:16 and 09:21: slot 0 holds 512 tokens that are not ours.",
+    ),
+    "another program, within a minute": (
+        Cause.OTHER_CLIENT,
+        evidence(0, foreign=Foreign(0, 0, 1_795_943_760, 1_795_943_770)),
+        "Another program emptied slot 0 of the server at 09:16.",
+    ),
+    "another program, over night": (
+        Cause.OTHER_CLIENT,
+        evidence(0, foreign=Foreign(0, 512, 1_795_943_760, 1_795_999_999)),
+        "Another program used the model since 2026-11-29 09:16: slot 0 holds 512 tokens",
+    ),
     "another program, that emptied the slot": (
         Cause.OTHER_CLIENT,
         evidence(0, foreign=Foreign(0, 0)),

@@ -3,6 +3,7 @@ them in between, and by whom."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,6 +84,7 @@ async def test_what_was_done_after_an_ask_is_named(
 ) -> None:
     place = Place(models[kind], slots)
     with place.running:
+        begun = int(time.time())
         chat = opened(start, place, brief=True)
         id = await chat.begin()
         await chat.say(id, f"Who keeps the log? {WORDS * 4}")
@@ -97,6 +99,11 @@ async def test_what_was_done_after_an_ask_is_named(
         await chat.service.conversations.open(id)
         figures = await chat.say(id, "And then?")
         assert figures.cause == DONE[done], figures
+        if figures.cause == Cause.OTHER_CLIENT:
+            found = figures.evidence
+            assert found is not None and found["slot"] in range(slots) and (found["tokens"] is None) is (done is erased)
+            since, seen = found["since"], found["seen"]
+            assert isinstance(since, int) and isinstance(seen, int) and begun <= since <= seen <= time.time()
         if done is nothing:
             assert figures.predicted_cached == figures.cached_tokens
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement
-from kvchat.text.format import counted, filled
+from kvchat.text.format import clock, counted, date_and_time, filled, local
 
 _TITLE, _QUOTED, _MODEL = 30, 24, 28
 
@@ -180,9 +180,25 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
 
 
 def _foreign_slot(s: Statement, tokens: int) -> str:
+    when = _between(s["since"], s["seen"])
     if not s["tokens"]:
-        return f"Another program emptied slot {s['slot']} of the server"
-    return f"Another program used the model: slot {s['slot']} holds {_number(s['tokens'])} tokens that are not ours"
+        return f"Another program emptied slot {s['slot']} of the server{when}"
+    return (
+        f"Another program used the model{when}: slot {s['slot']} holds {_number(s['tokens'])} tokens that are not ours"
+    )
+
+
+def _between(since: Argument, seen: Argument) -> str:
+    """` between 09:16 and 09:21`, ` since 2026-11-21 23:50`; empty where it is not known."""
+    if not isinstance(since, int | float) or not isinstance(seen, int | float):
+        return ""
+    begun, ended = local(since), local(seen)
+    if begun is None or ended is None:
+        return ""
+    if begun.date() != ended.date():
+        return f" since {date_and_time(since)}"
+    first, last = clock(since), clock(seen)
+    return f" between {first} and {last}" if first != last else f" at {last}"
 
 
 _WHOLE: dict[str, Callable[[Statement, int], str]] = {

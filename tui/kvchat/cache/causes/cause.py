@@ -90,7 +90,7 @@ class Reason(StrEnum):
     CANCELLED = auto()
     WARM_UP = auto()
     SIDE_REQUEST = auto()  # name: of its kind
-    FOREIGN_SLOT = auto()  # slot, tokens
+    FOREIGN_SLOT = auto()  # slot, tokens; since, seen: seconds since the epoch
     FOREIGN_TOKENS = auto()  # tokens
     FOREIGN = auto()
     NOT_LOOKED_UP = auto()  # tokens

@@ -128,6 +128,9 @@ class Foreign(Struct, frozen=True):
     tokens: int = 0
     """Tokens of it that the slot holds, 0 where it was emptied; or that the totals grew by beyond what was sent from
     here, 0 where that is not known."""
+    since: int = 0
+    seen: int = 0
+    """When the slot was last looked at without it, and with it, in seconds since the epoch; 0: not known."""
 
 
 class Evidence(Struct, frozen=True):

@@ -91,7 +91,8 @@ def other_client(case: Case) -> Suspicion | None:
         return None
     tokens = foreign.tokens or None
     if foreign.slot is not None:
-        evidence = said(Reason.FOREIGN_SLOT, slot=foreign.slot, tokens=tokens)
+        when = {"since": foreign.since, "seen": foreign.seen} if foreign.since and foreign.seen else {}
+        evidence = said(Reason.FOREIGN_SLOT, slot=foreign.slot, tokens=tokens, **when)
     elif tokens:
         evidence = said(Reason.FOREIGN_TOKENS, tokens=tokens)
     else:

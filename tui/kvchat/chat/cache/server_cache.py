@@ -164,10 +164,12 @@ class ServerCache:
         """As of `SlotObserver`; a slot that holds what no kvchat left there was used by another program."""
         if not counts:
             return
+        since, self.slots.looked_at = self.slots.looked_at, self._ground.timestamp()
         surprised, strange = self.slots.observe(counts, slot, left)
         for found in strange:
             if self.notes is None or not self.notes.explains(found.slot, counts[found.slot]):
-                self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
+                foreign = Foreign(found.slot, found.count, int(since), int(self.slots.looked_at))
+                self.journal.saw(self.server.base_url, "foreign", foreign)
         if self.notes is not None:
             self.notes.looked()
         if surprised:

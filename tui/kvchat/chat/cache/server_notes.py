@@ -196,6 +196,7 @@ class ServerNotes:
         self._merge(note)
         self._slots.state = ServerState(process=note.process, file=note.file)
         self._slots.tasks, self._slots.tokens, self._left_running = note.tasks, note.counts, note.running
+        self._slots.looked_at = note.number / 1000
 
     def _merge(self, note: Note) -> None:
         """Take over who used the server."""

@@ -68,6 +68,8 @@ class SlotObserver:
         """The same, as it was before the last request of ours."""
         self.tokens: tuple[int, ...] = NEVER
         """By slot: the tokens that the server last reported."""
+        self.looked_at = 0.0
+        """When that was, in seconds since the epoch; of another run: when it last noted something."""
         self.inherits = False
         """Whether the server held something before it was tracked: it may reuse what the simulator knows nothing
         of."""
