@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from engine_fixture import running_server
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -170,3 +171,17 @@ async def test_without_conversations_there_is_a_word(run: Any) -> None:
     done = await run("cache")
     assert (done.status, done.out) == (0, "There are no conversations yet.\n")
     assert (await run("cache", "--json")).out == "null\n"
+
+
+@pytest.mark.engine
+async def test_what_a_server_that_answers_holds_is_looked_at(run: Any, own_folders: Path) -> None:
+    with running_server(context=4096) as server:
+        assert (await run("--base-url", server.base_url, "ask", "Which lamp?")).status == 0
+        done = await run("cache")
+        facts = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+        assert done.out.splitlines()[1].startswith("warm · ")
+        assert facts["slot 0"].startswith("Which lamp? · ")
+        assert facts["rules"] == "1 slot; a host cache for what leaves a slot; reuses any prefix"
+        assert facts["planner"] == "no request yet"
+    gone = {line[:14].strip(): line[14:] for line in (await run("cache")).out.splitlines()}
+    assert gone["slots"] == "contents unknown" and "Which lamp?" in (await run("cache")).out

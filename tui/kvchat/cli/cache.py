@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
+from kvchat.backends.dialect import BackendError
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import as_fields
 from kvchat.cache.report import CacheReport, TurnReport
@@ -66,11 +68,21 @@ def run(session: Session) -> int:
         if found is None:
             return session.give(CommandResult(None, ["There are no conversations yet."]))
         if _has_server(service.settings, found):
-            await service.servers.meet(found.id)
+            await _look(service, found.id)
         report = await service.cache_reports.report(found.id)
         return session.give(CommandResult(_known(as_fields(report)), _words(report, service.clock().timestamp())))
 
     return session.with_service(cache)
+
+
+async def _look(service: ChatService, id: str) -> None:
+    """Meet the server of a conversation and look what it holds, as the app does when it is opened. Nothing is said of
+    one that does not answer: what is stored is shown all the same."""
+    await service.servers.meet(id)
+    link = service.servers.link(id)
+    if link.info is not None:
+        with suppress(BackendError):
+            await service.tracker.cache_of(await link.connector.ready(), service.servers.asked_model(id))
 
 
 def _has_server(settings: Settings, conversation: Conversation) -> bool:
