@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from affinity_kit import Cluster, alternate, apart, service_on
 from passthrough import SessionRouter
 
+from kvchat.chat.cache import warm_up
 from kvchat.config import Settings, changed
 
 SLACK = 8
@@ -14,8 +16,9 @@ WARM = "/completion"
 
 
 async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing_is_explained_falsely(
-    here: Cluster, tmp_path: Path
+    here: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(warm_up, "REST_S", 1_000.0)  # on a slow machine it prefilled once more by itself
     async with service_on(here.settings(), tmp_path / "data") as service:
         service.warm_up.enabled = True
         marks = ("Ada", "Bob")
