@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from cache_samples import a_report
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.report import HeldState, Holdings
+from kvchat.cache.report import HeldState, Holdings, TurnReport
 from kvchat.ui.widgets.panel_text import panel_lines
 from kvchat.ui.widgets.pieces import plain
 from kvchat.ui.widgets.status_text import Live
@@ -20,7 +20,7 @@ REPORT = a_report(NOW)
 HELD = Holdings(
     slots=3,
     window=8192,
-    turns=tuple(turn.figures for turn in REPORT.turns if turn.figures),
+    turns=tuple(turn for turn in REPORT.turns if turn.figures),
     speed=REPORT.speed,
     states=(
         HeldState("slot 0", "lighthouse log", 2119, NOW - 3, "a"),
@@ -54,6 +54,14 @@ def test_the_newest_turn_stands_first_and_a_wasted_one_says_why() -> None:
     assert turns[2].strip() == "1,323 wasted: another client"
 
 
+def test_the_steps_of_a_turn_have_one_number() -> None:
+    figures = [turn.figures for turn in HELD.turns]
+    turns = [TurnReport("", one, goes_on=at in (1, 3)) for at, one in enumerate([*figures, *figures][:5])]
+    lines = shown(Holdings(turns=tuple(turns))).splitlines()
+    bars = [line for line in lines if " %" in line]
+    assert [line[:2].strip() for line in bars] == ["3", "", "2", "", "1"]
+
+
 def test_while_a_prompt_is_prefilled_its_slot_and_the_speed_tell_how_far() -> None:
     told = shown(live=Live(1.0, PromptProgress(2000, 500, 1500, elapsed_ms=10_000)))
     assert "1,000/1,500 100/s" in told
@@ -65,7 +73,7 @@ def test_an_answers_speed_is_told_while_it_comes() -> None:
 
 
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
-    told = shown(Holdings(turns=(TurnFigures(),)))
+    told = shown(Holdings(turns=(TurnReport("", TurnFigures()),)))
     assert "this server does not tell" in told and "not reported" in told and "– %" in told
     assert told.count("not measured yet") == 2
     assert "none yet" in shown(Holdings())
@@ -90,6 +98,10 @@ def test_no_line_is_wider_than_the_panel(
     turns: list[TurnFigures],
     width: int,
 ) -> None:
-    held = replace(HELD, states=tuple(HeldState(*state, NOW) for state in states), turns=tuple(turns))
+    held = replace(
+        HELD,
+        states=tuple(HeldState(*state, NOW) for state in states),
+        turns=tuple(TurnReport("", turn) for turn in turns),
+    )
     for line in panel_lines(held, "a", None, width, NOW):
         assert cell_len(plain(line)) <= width

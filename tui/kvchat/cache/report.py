@@ -76,18 +76,6 @@ class HeldState(Struct, frozen=True):
     """The id of the conversation; empty: not one of ours."""
 
 
-class Holdings(Struct, frozen=True):
-    """What the server of a conversation holds now, and how the turns of its branch went."""
-
-    slots: int | None = None
-    """None: what they hold is not known."""
-    window: int | None = None
-    """Tokens that fit in a slot."""
-    states: tuple[HeldState, ...] = ()
-    turns: tuple[TurnFigures, ...] = ()
-    speed: SpeedFit | None = None
-
-
 class TurnReport(Struct, frozen=True):
     """A request of the branch: a turn, or a step of one that calls tools. `figures` has the server's figures and the
     simulator's prediction."""
@@ -97,6 +85,19 @@ class TurnReport(Struct, frozen=True):
     finding: Finding | None = None
     goes_on: bool = False
     """Whether it goes on with the turn of the one before, with what a call gave."""
+
+
+class Holdings(Struct, frozen=True):
+    """What the server of a conversation holds now, and how the turns of its branch went."""
+
+    slots: int | None = None
+    """None: what they hold is not known."""
+    window: int | None = None
+    """Tokens that fit in a slot."""
+    states: tuple[HeldState, ...] = ()
+    turns: tuple[TurnReport, ...] = ()
+    """Those that have figures."""
+    speed: SpeedFit | None = None
 
 
 class Ledger(Struct, frozen=True):

@@ -86,7 +86,7 @@ class CacheReports:
             slots=len(cache.simulator.best.slots) if cache is not None else None,
             window=info.context_size if info is not None else None,
             states=tuple(self._states(cache)),
-            turns=tuple(conversation.figures()),
+            turns=tuple(turn for turn in _turns(conversation.path(), {}) if turn.figures is not None),
             speed=self._core.speeds.fit(id),
         )
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.report import HeldState, Holdings
+from kvchat.cache.report import HeldState, Holdings, TurnReport
 from kvchat.sanitize import one_line
-from kvchat.text.cache import average_speed
+from kvchat.text.cache import average_speed, turn_of
 from kvchat.text.findings import cause_name
 from kvchat.text.format import UNKNOWN, age, count, counted, duration, short_count, speed
 from kvchat.ui.widgets.pieces import Piece, Tone, bar, fit, sparkline, split_cells, width_of
@@ -112,14 +112,15 @@ def _owner(state: HeldState, open_id: str, width: int, now: float, tokens: str =
     return [*left, Piece(" " * (width - width_of(left) - width_of([right])) if tokens else ""), right]
 
 
-def _turns(turns: Sequence[TurnFigures], width: int) -> Iterable[Line]:
-    """The newest first: its number, cached and prefilled tokens as a bar, the share cached, the time to the first
-    token; below it why tokens were wasted."""
+def _turns(turns: Sequence[TurnReport], width: int) -> Iterable[Line]:
+    """The newest first: its number, where it is no further step of a turn, cached and prefilled tokens as a bar, the
+    share cached, the time to the first token; below it why tokens were wasted."""
     if not turns:
         yield [Piece("none yet", "quiet")]
     digits = len(str(len(turns)))
-    for number in range(len(turns), max(0, len(turns) - TURNS), -1):
-        turn = turns[number - 1]
+    for at in reversed(range(max(0, len(turns) - TURNS), len(turns))):
+        turn, (of, requests) = turns[at].figures or TurnFigures(), turn_of(turns, at)
+        number = of if at == requests.start else ""
         share = turn.hit_ratio
         ttft = UNKNOWN if turn.ttft_ms is None else duration(turn.ttft_ms / 1000)
         right = f"{UNKNOWN if share is None else round(share * 100):>4} %{ttft:>9}"
@@ -154,7 +155,7 @@ def _speeds(held: Holdings, live: Live | None, width: int) -> Iterable[Line]:
             else [Piece(fit(average_speed(held.speed), width - LABEL))]
         ),
     ]
-    speeds = [turn.decode_speed for turn in held.turns][-SPARK:]
+    speeds = [turn.figures.decode_speed for turn in held.turns if turn.figures is not None][-SPARK:]
     if live is not None and live.first_token is not None and live.tokens and live.elapsed - live.first_token > 0.2:
         speeds = [*speeds, live.tokens / (live.elapsed - live.first_token)][-SPARK:]
     last = next((value for value in reversed(speeds) if value is not None), None)
