@@ -109,7 +109,7 @@ async def test_a_guessed_cache_gives_slots_too(models: dict[str, Path], tmp_path
 @pytest.mark.parametrize("name", [BARE, "hybrid, 4 slots"])
 async def test_half_of_the_waste_goes(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     kind, shape = SHAPES[name]
-    script = Script(requests=40, talks=2)
+    script = Script(requests=30, talks=2)
     before, counted = [
         await asked(models[kind], shape, tmp_path / str(rule), script, 1, rule=rule) for rule in (False, True)
     ]
@@ -120,9 +120,12 @@ async def test_half_of_the_waste_goes(models: dict[str, Path], tmp_path: Path, n
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 async def test_nowhere_more_is_wasted(models: dict[str, Path], tmp_path: Path, name: str) -> None:
+    """Where no slot is a choice, none is pinned: what differs between two runs then is not the rule's."""
     kind, shape = SHAPES[name]
     before, counted = [
         await asked(models[kind], shape, tmp_path / str(rule), Script(), 1, rule=rule) for rule in (False, True)
     ]
-    assert counted.wasted <= before.wasted and counted.evaluated <= before.evaluated, (counted, before)
+    assert (counted.pinned > 0) == shape.can_pin
+    if shape.can_pin:
+        assert counted.wasted * 2 <= before.wasted and counted.evaluated < before.evaluated, (counted, before)
     assert not counted.wrong
