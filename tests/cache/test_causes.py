@@ -293,6 +293,11 @@ SCENARIOS = {
         evidence(400, uses=(OwnUse("conversation", "weather", 0),)),
         "“weather” took this conversation's slot: 11,520 tokens",
     ),
+    "slot taken, or a small host cache": (
+        Cause.SLOT_TAKEN,
+        evidence(400, uses=(OwnUse("conversation", "weather", 0),), may_be_full=True),
+        "“weather” took this conversation's slot, or the server's cache memory is small: 11,520 tokens",
+    ),
     "pinned elsewhere": (
         Cause.SLOT_TAKEN,
         evidence(0, prediction=predicted(0, 0, 11_919, StatePlace("slot", 1), 0, "pinned")),
@@ -677,6 +682,7 @@ anything = st.builds(
     st.sampled_from([0, 1, 16, 528]),
     st.integers(0, 5),
     swapped=st.none() | st.just(("/models/a.gguf", "/models/b.gguf")),
+    may_be_full=st.booleans(),
 ).map(lambda turn: replace(turn, flags=kind_of(turn.now.server.kind).flags))
 
 

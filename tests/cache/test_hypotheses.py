@@ -270,3 +270,24 @@ def test_the_guess_that_claims_least_is_one_that_nothing_tells_apart_from_the_be
         candidates.begin(ids, "", float(at))
         candidates.end(Tokens((7,)))
     assert candidates.best.predict(prompt).best > 400 > candidates.modest(prompt).predict(prompt).cached
+
+
+def test_what_nothing_has_told_apart_yet_is_no_sure_word() -> None:
+    """Whether a server parks states shows when the first one should come back; until then guesses differ about it."""
+    for ram, came in ((8192 << 20, 400), (0, 3)):
+        candidates, server = Hypotheses(guesses(1)), Simulator(Shape(ram_bytes=ram))
+        talks = [Tokens((1, 2, 3)) + Tokens(range(start, start + 400)) for start in (1000, 2000)]
+        for talk in talks:
+            candidates.begin(talk, "", 0.0)
+            candidates.reported(server.begin(talk, "", 0.0).cached)
+            candidates.end(Tokens((7,)))
+            server.end(0, Tokens((7,)))
+        assert candidates.agree_on(talks[1]) and not candidates.agree_on(talks[0])
+        assert candidates.may_park
+        candidates.begin(talks[0], "", 1.0)
+        cached = server.begin(talks[0], "", 1.0).cached
+        assert abs(cached - came) <= 3
+        candidates.reported(cached)
+        candidates.end(Tokens((7,)))
+        server.end(0, Tokens((7,)))
+        assert candidates.agree_on(talks[1]), "one of them was right"

@@ -174,6 +174,7 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
     Reason.OTHER_ANSWER: lambda s: f"The server keeps only the first of several answers; number {s['number']} went on",
     Reason.OTHER_BRANCH: lambda s: "Another branch of this conversation took its slot",
     Reason.OTHER_CONVERSATION: _taken_by,
+    Reason.OTHER_CONVERSATION_OR_FULL: lambda s: f"{_taken_by(s)}, or the server's cache memory is small",
     Reason.CHECKPOINT: _checkpoint,
 }
 """What is followed by the number of wasted tokens."""

@@ -97,6 +97,7 @@ class Reason(StrEnum):
     CACHE_FULL = auto()  # tokens
     OTHER_BRANCH = auto()
     OTHER_CONVERSATION = auto()  # name
+    OTHER_CONVERSATION_OR_FULL = auto()  # name
     OTHER_SLOT = auto()  # slot, tokens, answered: the slot that did
     CHECKPOINT = auto()  # token, wanted: tokens, None: not known
     FEWER_THAN_EXPECTED = auto()  # cached, expected: tokens

@@ -190,3 +190,5 @@ class Evidence(Struct, frozen=True):
     """Whether the server saves slots to files already; None: not known."""
     swapped: tuple[str, str] | None = None
     """The files of the model before and now, where another one took the same name since the last read."""
+    may_be_full: bool = False
+    """Whether the server may have a host cache that had no room for it: it was never seen to hold anything."""

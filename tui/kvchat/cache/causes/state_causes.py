@@ -150,7 +150,10 @@ def slot_taken(case: Case) -> Suspicion | None:
             return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_BRANCH), convincing=sure)
         return case.suspect(
             Cause.SLOT_TAKEN,
-            said(Reason.OTHER_CONVERSATION, name=use.name.strip() or None),
+            said(
+                Reason.OTHER_CONVERSATION_OR_FULL if case.e.may_be_full else Reason.OTHER_CONVERSATION,
+                name=use.name.strip() or None,
+            ),
             remedies.apart(case.flags, case.e.shape, _shared(case, use)),
             convincing=sure,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
+from kvchat.cache.accounting import NOISE
 from kvchat.cache.llamacpp.batches import told_by_batches
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Memory
@@ -39,6 +40,8 @@ SIMILARITIES = (0.5, 0.0, 0.25, 0.75, 0.9)
 """Other values of `--slot-prompt-similarity`, as far as they are worth a guess; 0.5 was once llama-server's own."""
 MOST_PARENTS, MOST_EXPLAINED = 8, 2
 """Guesses that are varied for one wrong prediction, and those that are added for each of them."""
+MOST_ADDED = 8
+"""Guesses that are played beside those that were given."""
 
 
 class Played(Struct, frozen=True):
@@ -78,6 +81,7 @@ class Hypotheses:
         self._runs = False
         """Whether the last `begin` is not ended yet."""
         self._all = [_Guess(Simulator(shape)) for shape in shapes]
+        self._most = len(shapes) + MOST_ADDED
         self._guesses = list(self._all)
         self._dropped: list[_Guess] = []
         self._begun: Callable[[Simulator, int | None], Prediction]
@@ -107,11 +111,17 @@ class Hypotheses:
 
     def modest(self, prompt: Tokens) -> Simulator:
         """Of the guesses that nothing tells apart from the best one, the one that claims least of `prompt`."""
+        return min(self._level, key=lambda simulator: simulator.predict(prompt).cached)
+
+    def agree_on(self, prompt: Tokens) -> bool:
+        """Whether all guesses that nothing tells apart from the best one claim as much of `prompt`."""
+        claims = [simulator.predict(prompt).cached for simulator in self._level]
+        return max(claims) - min(claims) <= NOISE
+
+    @property
+    def _level(self) -> list[Simulator]:
         most = self._best.wrong + LEVEL
-        return min(
-            (guess.simulator for guess in self._guesses if guess.wrong <= most),
-            key=lambda simulator: simulator.predict(prompt).cached,
-        )
+        return [guess.simulator for guess in self._guesses if guess.wrong <= most]
 
     def surely_cached(self, prompt: Tokens, slot: int | None) -> int:
         """What the server reuses at least of `prompt`, the last `begin`, by every guess that nothing tells apart from
@@ -146,6 +156,12 @@ class Hypotheses:
     def proved_shape(self) -> Shape:
         """What the server's cache is like by all that it has reported."""
         return self._proved.simulator.shape
+
+    @property
+    def may_park(self) -> bool:
+        """Whether the server may have a host cache, though none was seen to hold anything."""
+        shapes = [guess.simulator.shape for guess in self._guesses]
+        return self.proved_shape.ram_bytes == 0 and any(shape.ram_bytes != 0 for shape in shapes)
 
     @property
     def proved(self) -> Played | None:
@@ -204,7 +220,7 @@ class Hypotheses:
             if guess.said is not None:
                 full = guess.simulator.reported(guess.said.slot, cached)
                 wrong = not full and not guess.said.allows(cached, TOLERANCE)
-                is_explained |= not wrong
+                is_explained |= not wrong and (guess is best or not _differ_in_checkpoints(guess, best))
                 if proves:
                     guess.wrong = guess.wrong * MEMORY + wrong
                     guess.mistakes += wrong
@@ -225,11 +241,12 @@ class Hypotheses:
         found, best_shape = list[_Guess](), best.simulator.shape
         for parent in self._guesses[:MOST_PARENTS]:
             before, shape, explained = parent.before, parent.simulator.shape, 0
-            if before is None or parent.wrong > best.wrong + LEVEL or shape.kind != best_shape.kind:
+            remembers = shape.checkpoints > best_shape.checkpoints  # what the best one has dropped
+            if before is None or shape.kind != best_shape.kind or (parent.wrong > best.wrong + LEVEL and not remembers):
                 continue
             known = {guess.simulator.shape for guess in (*self._all, *found)}
             for other in options(shape):
-                if other in known or explained == MOST_EXPLAINED:
+                if other in known or explained == MOST_EXPLAINED or len(self._guesses) + len(found) >= self._most:
                     continue
                 start = before.reshaped(other)
                 guess = _Guess(start.copy(), record, max(0, best.mistakes - 1), before=start)
@@ -436,6 +453,11 @@ def _in_slot(simulator: Simulator, prompt: Tokens, slot: int | None, rewinds: bo
 
 def _is_dense(guess: _Guess) -> bool:
     return guess.simulator.shape.rewind is Rewind.ANYWHERE
+
+
+def _differ_in_checkpoints(one: _Guess, other: _Guess) -> bool:
+    """Whether it is only the number of checkpoints in which two guesses differ."""
+    return replace(one.simulator.shape, checkpoints=0) == replace(other.simulator.shape, checkpoints=0)
 
 
 def _other_checkpoints(shape: Shape) -> Iterator[Shape]:

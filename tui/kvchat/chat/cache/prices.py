@@ -136,7 +136,9 @@ class Prices:
         history = None if asks else cache.prompts.known_history(turn)
         if history is not None:
             end = max(start, history)  # the next question's own beginning is not the act's
-        return replace(price(end - start, speed, start=start, exact=cache.is_sure), alternative=estimate.alternative)
+        return replace(
+            price(end - start, speed, start=start, exact=cache.is_sure_of(tokens)), alternative=estimate.alternative
+        )
 
     async def of_several(
         self, id: str, wanted: AlternativesRequest, question: Question | None, node_id: str | None = None
@@ -176,7 +178,7 @@ class Prices:
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
         losing = tuple((self._core.conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
         held = len(tokens) - chosen.tokens
-        exact = cache.is_sure and not others
+        exact = cache.is_sure_of(tokens) and not others
         return replace(price(chosen.tokens + len(tokens) * others, speed, start=held, exact=exact), losing=losing)
 
     def of_tools(self, id: str, names: Sequence[str]) -> Price:

@@ -123,6 +123,10 @@ class ServerCache:
         """Whether the rules that it is played by are the server's."""
         return self.trust.is_sure(self.server.build)
 
+    def is_sure_of(self, prompt: Tokens) -> bool:
+        """The same, and whether nothing that is still guessed about the server makes a difference to a prompt."""
+        return self.is_sure and self.simulator.agree_on(prompt)
+
     def heard(self) -> None:
         """The server said who it is, or answered."""
         self.heard_at = monotonic()

@@ -353,6 +353,7 @@ class CacheTracker:
         evidence = replace(
             evidence,
             shape=cache.shape(evidence) if cache is not None else None,
+            may_be_full=cache is not None and cache.simulator.may_park,
             room_for_models=info.room_for_models if info is not None else None,
             can_keep_reasoning=True if option else False if cache is not None else None,
             reasoning_option=option,
@@ -546,13 +547,14 @@ class CacheTracker:
         missing = max(0, way.tokens - 1 - (len(DETOUR) if detour else 0))
         owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]
         since = max((held.at for held in owned), default=None)
+        exact = cache.is_sure_of(prefix)
         if missing <= NOISE:
             in_slot = not detour and found.source == "slot"
             heat = Heat.WARM if in_slot else Heat.PARKED
-            return Warmth(heat, max(found.cached, len(prefix) - missing - 1), missing, since, cache.is_sure)
+            return Warmth(heat, max(found.cached, len(prefix) - missing - 1), missing, since, exact)
         if found.best * 4 >= len(prefix) or found.best > found.cached:
-            return Warmth(Heat.PARKED, found.best, missing, since, cache.is_sure)
-        return Warmth(Heat.COLD, found.cached, missing, since, cache.is_sure)
+            return Warmth(Heat.PARKED, found.best, missing, since, exact)
+        return Warmth(Heat.COLD, found.cached, missing, since, exact)
 
 
 def _ran_out(answer: Node) -> bool:
