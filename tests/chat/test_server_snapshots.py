@@ -227,7 +227,7 @@ async def go_on(play: Play, id: str) -> TurnFigures:
 )
 @pytest.mark.parametrize("kind", ["dense", "sliding", "hybrid"])
 async def test_an_act_after_a_restart_goes_on_from_what_was_saved(
-    tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, kind: str, act: Act
+    tmp_path: Path, models: dict[str, Path], kind: str, act: Act
 ) -> None:
     """Also one that goes back in it: the last answer, of 100 tokens, is not evaluated again."""
     folder, chance = tmp_path / "slots", random.Random(3)
@@ -239,11 +239,7 @@ async def test_an_act_after_a_restart_goes_on_from_what_was_saved(
             await play.say(id, text(chance, [words]))
         answers(play, 100)
         await play.say(id, "Why?")
-        await service.saver.ready(await service.servers.link().connector.ready())
-        await play.cache.settled()
-        monkeypatch.setattr(state_saver, "IDLE_S", 0.0)
-        service.saver.save_soon()
-        await service.saver.ended()
+        await saved(play)
         assert list(folder.iterdir()), "it is saved"
     where = {"cache_ram_mib": 0, "slot_save_path": f"{folder}{os.sep}"}
     with tiny_server(models[kind], n_parallel=1, kv_unified=False, n_ctx=4096, port=port, **where) as url:
@@ -254,6 +250,46 @@ async def test_an_act_after_a_restart_goes_on_from_what_was_saved(
     assert figures.predicted_cached == figures.cached_tokens, figures
     assert figures.evaluated_tokens is not None and figures.new_tokens is not None
     assert figures.evaluated_tokens <= figures.new_tokens + NOISE, figures
+
+
+async def saved(play: Play) -> None:
+    """What the slots hold is saved, as after a minute's rest."""
+    service = play.service
+    await service.saver.ready(await service.servers.link().connector.ready())
+    await play.cache.settled()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_saver, "IDLE_S", 0.0)
+        service.saver.save_soon()
+        await service.saver.ended()
+
+
+@pytest.mark.parametrize("kind", ["dense", "hybrid"])
+async def test_a_state_comes_back_beside_another_one_where_all_slots_share_a_cache(
+    tmp_path: Path, models: dict[str, Path], kind: str
+) -> None:
+    """llama-server's default. It lies elsewhere among the cells then, and answers with other last bits."""
+    folder, chance, port = tmp_path / "slots", random.Random(5), 0
+    folder.mkdir()
+    told, ids = list[object](), list[str]()
+    for _ in range(2):
+        where = {"port": port, "slot_save_path": f"{folder}{os.sep}"}
+        with tiny_server(models[kind], n_parallel=4, kv_unified=True, n_ctx=8192, **where) as url:
+            port = int(url.rsplit(":", 1)[1])
+            async with begun(url, tmp_path / "data", kind, knows=False) as play:
+                play.service.events.subscribe(told.append)
+                other = await play.service.new_conversations.create("Write at length. " * 60, reuse=False)
+                await play.say(other.id, text(chance, [200]))
+                if not ids:
+                    ids.append((await play.service.new_conversations.create(SYSTEM, reuse=False)).id)
+                    for _ in range(3):
+                        await play.say(ids[0], text(chance, [60]))
+                    await saved(play)
+                    assert list(folder.iterdir()), "it is saved"
+                else:
+                    figures = await play.say(ids[0], text(chance, [10]))
+    assert figures.predicted_cached == figures.cached_tokens, figures
+    assert (figures.wasted_tokens or 0) <= NOISE, figures
+    assert not [event for event in told if isinstance(event, Noticed)]
 
 
 def answers(play: Play, tokens: int) -> None:

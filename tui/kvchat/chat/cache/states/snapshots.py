@@ -202,6 +202,10 @@ class Snapshots:
             self._kind, self._given_up = found
             self._proof, self._why_not = StateProof(extends=extends), None
 
+    def shares_cells(self, shares: bool) -> None:
+        """Whether the server's slots share one cache, as of `StateProof.moves`."""
+        self._proof.moves = shares
+
     def leave(self) -> None:
         """The server is no longer in use."""
         self._kind, self._given_up, self.refilled = None, None, ()

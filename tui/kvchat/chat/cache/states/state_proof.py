@@ -52,13 +52,16 @@ class StateProof:
         self.extends = extends
         self.spread: float | None = None
         """How far two probes of one state are apart here; None: not found out yet."""
+        self.moves = False
+        """Whether all slots share one cache: a state answers with other last bits by where in it that lies, so that it
+        is asked once more where it lies first, which it does when it is restored while the others are empty."""
         self.restores = False
         """Whether the last `vouch` has restored what it was asked for."""
 
     async def vouch(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | StateReturn:
         """What a slot answers that was just saved to `file`, or why that is of no use. The first time the state is
         restored and compared at once; the slot holds `state` afterwards, unless the state is changed or refused."""
-        self.restores = self.extends or self.spread is None
+        self.restores = self.extends or self.moves or self.spread is None
         found = await self._vouched(server, slot, file, state)
         if found is StateReturn.OTHER and self.spread is None and not self.extends:
             self.extends = True  # the cache cannot give up its last token, or not once it was restored
@@ -113,8 +116,11 @@ class StateProof:
         self, server: SlotFiles, slot: int, file: str, state: Tokens, saved: StateProbe, spread: float
     ) -> StateReturn:
         """Whether what was restored into a slot is what `saved` tells of `state`; if it is not, the slot is emptied."""
+        spread = max(spread, self.spread or 0.0)
         back = await _asked(server, slot, state, saved.extended)
-        if isinstance(back, StateProbe) and saved.proves(back, max(spread, self.spread or 0.0)):
+        if self.moves and isinstance(back, StateProbe) and not saved.proves(back, spread):  # the others are empty now
+            back = await self._probe(server, slot, file, state, saved.extended)
+        if isinstance(back, StateProbe) and saved.proves(back, spread):
             if saved.extended and not await self._put_back(server, slot, file):
                 return StateReturn.REFUSED
             return StateReturn.PROVED
@@ -124,8 +130,8 @@ class StateProof:
     async def _probe(
         self, server: SlotFiles, slot: int, file: str, state: Tokens, extended: bool
     ) -> StateProbe | StateReturn:
-        """What the slot answers; with a token more it is filled again first."""
-        if extended and not await self._put_back(server, slot, file):
+        """What the slot answers; with a token more, or where it is to lie first, it is filled again before."""
+        if (extended or self.moves) and not await self._put_back(server, slot, file):
             return StateReturn.REFUSED
         return await _asked(server, slot, state, extended)
 

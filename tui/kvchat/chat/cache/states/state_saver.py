@@ -133,6 +133,8 @@ class StateSaver(ConversationObserver):
         snapshots = await link.connector.with_snapshots(backend, known_only=known_only)
         snapshots.notice, snapshots.touched = self._notice, partial(self._touched, link)
         snapshots.claim(self.claims)
+        if (cache := link.cache) is not None:
+            snapshots.shares_cells(cache.simulator.best.shape.unified)
 
     def snapshots(self, cache: ServerCache) -> Snapshots | None:
         """The snapshots of the server that has this cache; None where none can be used now: while it works for somebody
