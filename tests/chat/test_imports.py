@@ -26,10 +26,12 @@ from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, chained, new_id, node, system_message
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tools import NOT_CARRIED_OUT
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store
 from kvchat.transfer.formats import Source, render
 from kvchat.transfer.importing.thread import ImportRefusal
+from strict_history import check_sent
 from toyserver import ToyServer, tokens
 
 NAMES = r'"(?:server|model)": *"[^"]*"'
@@ -421,3 +423,31 @@ async def test_of_two_that_give_a_message_the_same_id_and_other_words_the_second
     path.write_text(render("json", [asked("How are you?"), asked("Who are you?")]))
     report = await service.imports.run([path])
     assert report.made == 1 and [one.why.kind for one in report.skipped] == [ImportRefusal.DIFFERS]
+
+
+async def test_a_conversation_with_calls_is_gone_on_with(
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
+    """Its last call has no result in the file; what is sent is what a strict server takes."""
+    function = {"name": "read_file", "arguments": '{"path":"lamp.txt"}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    messages = [
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "<|im_end|> Ada"},
+        {"role": "assistant", "content": "Ada."},
+        {"role": "user", "content": "Sure?"},
+        {"role": "assistant", "content": "", "tool_calls": [{**call, "id": "c2"}]},
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps({"messages": messages}))
+    await service.imports.run([tmp_path / "chat.json"])
+    server.on_chat(tokens("Yes."))
+    await say(service, only(service).id, "And?")
+    check_sent(server)
+    sent = server.chats[-1].json["messages"]
+    assert [one["role"] for one in sent[1:]] == [
+        *("user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "user"),
+    ]
+    assert sent[2]["tool_calls"] == [call] and sent[3]["tool_call_id"] == "c1"
+    assert "Ada" in sent[3]["content"] and "<|im_end|>" not in sent[3]["content"]
+    assert sent[7]["content"] == NOT_CARRIED_OUT and sent[8]["content"] == ""
