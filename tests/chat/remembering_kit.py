@@ -20,7 +20,7 @@ from kvchat.memory.memories import Memories
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 
-QUICK: dict[str, Any] = {"rest_seconds": 0, "idle_seconds": 600, "consolidate": False}
+QUICK: dict[str, Any] = {"rest_seconds": 0, "idle_seconds": 600, "consolidate": False, "worth_tokens": 0}
 
 
 @asynccontextmanager

@@ -195,6 +195,15 @@ def test_more_than_five_facts_are_not_taken_at_once():
     assert {why for _, why in refused(found)} == {"more than 5 at once"}
 
 
+def test_of_twenty_questions_ten_facts_are_taken():
+    words = ["tea", "rice", "milk", "bread", "salt", "soup", "figs", "nuts", "corn", "oats", "plums"]
+    many = about("I like " + ", ".join(words) + ".", *["How wide is the gate?"] * 19)
+    found = checked(answer(*(fact(f"Likes {word}") for word in words)), many)
+    assert len(found.facts) == 10
+    assert {why for _, why in refused(found)} == {"more than 10 at once"}
+    assert schema(many)["json_schema"]["schema"]["properties"]["facts"]["maxItems"] == 10
+
+
 def test_a_fact_that_is_said_twice_is_one():
     found = checked(answer(fact("Prefers metric units."), fact("prefers  metric units")), sample())
     assert len(found.facts) == 1 and not found.refused

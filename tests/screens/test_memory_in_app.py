@@ -38,7 +38,7 @@ def nobody_types(monkeypatch: pytest.MonkeyPatch) -> None:
 def at_once(server: ToyServer) -> Settings:
     """Settings with which a conversation is gone through right after an answer."""
     settings = changed(Settings(), "server.base_url", server.url)
-    for name, value in (("every_messages", 2), ("rest_seconds", 0), ("consolidate", False)):
+    for name, value in (("every_messages", 2), ("worth_tokens", 0), ("rest_seconds", 0), ("consolidate", False)):
         settings = changed(settings, f"memory.{name}", value)
     return settings
 

@@ -541,7 +541,7 @@ async def test_killed_in_every_act_it_loses_nothing_acknowledged(own_folders: Pa
     (own_folders / "config" / "personas" / "reviewer.toml").write_text('system_prompt = "You review."\n')
     mirror = own_folders / "mirror"
     Path(os.environ["KVCHAT_CONFIG"]).write_text(
-        f'[export]\nmirror_folder = "{mirror}"\n[memory]\nrest_seconds = 0\nrecall = false\n'
+        f'[export]\nmirror_folder = "{mirror}"\n[memory]\nrest_seconds = 0\nworth_tokens = 0\nrecall = false\n'
     )
     os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
     chance = random.Random(7)

@@ -82,6 +82,9 @@ class MemorySettings:
         example="~/notes/kvchat",
     )
     every_messages: int = whole(4, "A conversation is read for memories after this many new messages.", 2, 1000)
+    worth_tokens: int = whole(
+        800, "But not before they have about this many tokens: asking for memories takes some 115 more.", 0, 1 << 20
+    )
     every_tokens: int = whole(2000, "Or after about this many new tokens.", 100, 1 << 20)
     most_messages: int = whole(
         40, "After this many, at the next moment in which no answer runs, even while you type.", 4, 10000

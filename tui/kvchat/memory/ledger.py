@@ -314,7 +314,9 @@ def due(pending: Sequence[Node], settings: MemorySettings, ended: float, *, left
         return Due(ended, JobReason.MOST)
     if left:
         return Due(ended, JobReason.LEFT)
-    if len(pending) >= settings.every_messages or tokens_of(pending) >= settings.every_tokens:
+    tokens = tokens_of(pending)
+    worth = len(pending) >= settings.every_messages and tokens >= settings.worth_tokens
+    if worth or tokens >= settings.every_tokens:
         return Due(ended + settings.rest_seconds, JobReason.ENOUGH)
     return Due(ended + settings.idle_seconds, JobReason.RESTS)
 

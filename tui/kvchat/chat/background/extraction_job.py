@@ -151,7 +151,7 @@ class ExtractionJob:
         by_itself: bool,
     ) -> Node:
         """The one request. Runs in the lane."""
-        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, instruction, own_prompt, schema
+        from kvchat.memory.learning.extraction import TEMPERATURE, instruction, own_prompt, schema
 
         now = self._core.timestamp()
         thinks = any(known.message.reasoning for known in path)
@@ -160,7 +160,7 @@ class ExtractionJob:
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(
             temperature=TEMPERATURE,
-            max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
+            max_tokens=passage.answer_tokens * (THINKING if thinks else 1),
             response_format=schema(passage),
         )
         return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters, by_itself=by_itself)

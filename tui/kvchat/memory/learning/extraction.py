@@ -24,9 +24,9 @@ from kvchat.prompt.conversation import TITLE_LENGTH
 from kvchat.prompt.message import Message, Node, Role, system_message
 
 MOST = 5
-"""Facts of one extraction, and known memories that are shown."""
-ANSWER_TOKENS = 480
-"""What an answer takes at most: five long facts."""
+"""Facts of a short extraction, and known memories that are shown."""
+FACT_TOKENS = 96
+"""What a long fact takes in an answer."""
 TEMPERATURE = 0.0
 SHOWN = 4000
 """Characters of a message in the stand-alone form; of an answer, a tenth."""
@@ -60,6 +60,16 @@ class ExtractionPassage(Struct, frozen=True):
     def shown(self) -> dict[str, Entry]:
         """The known memories that are shown, by their short ids."""
         return {f"k{i}": entry for i, entry in enumerate(self.already_known[:MOST], 1)}
+
+    @property
+    def most_facts(self) -> int:
+        """Facts that are taken: five, and one for every two of more than ten questions."""
+        return min(4 * MOST, max(MOST, len(self.questions) // 2))
+
+    @property
+    def answer_tokens(self) -> int:
+        """What an answer takes at most."""
+        return FACT_TOKENS * self.most_facts
 
     @property
     def promising(self) -> bool:
@@ -153,7 +163,7 @@ def schema(passage: ExtractionPassage) -> dict[str, Any]:
     if passage.shown:
         fields["replaces"] = {"enum": [*passage.shown, None]}
     title = {"title": {"type": "string", "maxLength": TITLE_LENGTH}} if passage.title else {}
-    return response_format("facts", {"facts": listed(fields, MOST), **title})
+    return response_format("facts", {"facts": listed(fields, passage.most_facts), **title})
 
 
 def listed(fields: Mapping[str, Any], most: int) -> dict[str, Any]:
@@ -199,9 +209,10 @@ def checked(answer: str, passage: ExtractionPassage) -> Findings:
     heard = [(number, node, statements(node.message.typed)) for number, node in asked]
     facts: dict[str, Fact] = {}
     refused: list[tuple[str, ChangeReason]] = []
-    for number, one in enumerate(found[: MOST * 4]):
+    most = passage.most_facts
+    for number, one in enumerate(found[: most * 4]):
         text = tidied(_text(one))
-        fact = _fact(one, text, heard, passage) if number < MOST else ChangeReason(Why.MANY, str(MOST))
+        fact = _fact(one, text, heard, passage) if number < most else ChangeReason(Why.MANY, str(most))
         if isinstance(fact, ChangeReason):
             refused.append((_harmless(text), fact))
             continue
