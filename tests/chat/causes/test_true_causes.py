@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +347,29 @@ async def test_the_prefill_after_a_restart_says_why_while_it_runs(
         )
         told(await chat.say(id), Cause.RESTARTED, "The server restarted")
         assert seen and {progress.cause for progress in seen} == {Cause.RESTARTED}
+
+
+async def test_a_price_that_did_not_wait_is_right_the_next_time(
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvchat.chat.cache.tracker.QUICK_S", 0.0)
+    port = free_port()
+    with served(models["dense"], port=port):
+        chat = start(f"http://127.0.0.1:{port}")
+        id = await chat.begin()
+        await chat.turns(id, 2)
+    monkeypatch.setattr("kvchat.chat.cache.tracker.RECENT_S", 0.0)
+    with served(models["dense"], port=port):
+        asked = chat.questions(id)[-1].id
+        assert not (await chat.service.prices.exact(id, "regenerate", asked)).exact
+
+        async def is_told() -> bool:
+            return (await chat.service.prices.exact(id, "regenerate", asked)).cause is Cause.RESTARTED
+
+        for _ in range(500):
+            if await is_told():
+                break
+            await asyncio.sleep(0.02)
+        figures = chat.branch(id)[-1].figures
+        price = await chat.service.prices.exact(id, "regenerate", asked)
+        assert figures is not None and price.tokens == figures.prompt_tokens

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 
 from msgspec.structs import replace
@@ -135,15 +136,17 @@ class CacheTracker:
 
     async def look(self, id: str) -> bool:
         """Look who answers at the server of a conversation, if that was not heard of lately: it may have been started
-        again. Whether it is known, which it is not of a server that takes longer than `QUICK_S`."""
+        again. Whether it is known, which it is not of a server that takes longer than `QUICK_S`: the look goes on, so
+        that it is the next time."""
         if self.looked_lately(id):
             return True
-        try:
-            async with asyncio.timeout(QUICK_S):
-                cache = await self.cache_of(await self._servers.link(id).connector.ready())
-        except (BackendError, TimeoutError):
-            return False
-        return cache is not None and self.looked_lately(id)
+        looking = self._ground.in_background(self._look(id))
+        await asyncio.wait({looking}, timeout=QUICK_S)
+        return looking.done() and self.cache_for(id) is not None and self.looked_lately(id)
+
+    async def _look(self, id: str) -> None:
+        with suppress(BackendError):
+            await self.cache_of(await self._servers.link(id).connector.ready())
 
     async def _cache_of(self, link: Link, backend: Backend) -> ServerCache | None:
         state = await self._state_of(link, backend) if not backend.info.replicas else None
