@@ -180,11 +180,11 @@ asyncio.run(main())
 
     def _open(self, name: str) -> None:
         self.terminal.press("C-f")
-        time.sleep(1)
+        time.sleep(3)
         self.terminal.type(name)
-        time.sleep(1)
+        time.sleep(3)
         self.terminal.press("Enter")
-        time.sleep(1)
+        time.sleep(3)
 
     def new(self) -> None:
         self._open("chatB")
