@@ -359,8 +359,8 @@ async def test_caching_that_is_switched_off_on_the_way(models: dict[str, Path], 
             chat = start(url)
             id = await chat.begin()
             await chat.say(id)
-            told(await chat.say(id), Cause.UNKNOWN, "cause unknown")
-            told(await chat.say(id), Cause.UNKNOWN, "cause unknown")
+            told(await chat.say(id), Cause.REPORTED_COLD, "reports 0 cached tokens")
+            told(await chat.say(id), Cause.REPORTED_COLD, "reports 0 cached tokens")
             told(await chat.say(id), Cause.CACHING_OFF, "reused nothing in 3 turns", "proxy")
 
 
