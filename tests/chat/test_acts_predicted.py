@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
@@ -46,6 +48,26 @@ async def test_every_act_is_predicted(models: dict[str, Path], tmp_path: Path) -
     shape = shape_of("dense", slots=2, batch=512)
     async with walked(models["dense"], tmp_path, shape, EVERY, COUNT, seed=2, known=False, context=8192) as walk:
         assert not walk.tally.wrong and walk.tally.right >= COUNT - 3, walk.tally.lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("sliding", {"n_ubatch": 128}),
+        ("hybrid", {"n_ctx_checkpoints": 3}),
+        ("sliding", {"swa_full": True}),
+        ("dense", {"slot_prompt_similarity": 0.5}),
+    ],
+)
+async def test_options_that_a_server_does_not_name_are_learnt(
+    models: dict[str, Path], tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    shape = replace(shape_of(kind, slots=2, batch=2048), micro_batch=512)
+    async with walked(
+        models[kind], tmp_path, shape, ACTS, 2 * COUNT, seed=1, known=False, context=8192, options=options
+    ) as walk:
+        assert walk.tally.wrong.total() <= 1, walk.tally.lines
 
 
 @pytest.mark.parametrize("kind", ["hybrid", "sliding"])
