@@ -226,6 +226,7 @@ class Hypotheses:
                     guess.mistakes += wrong
         self._cached = cached
         if not is_explained:
+            record = record if cached > NOISE else best.wrong  # that all is lost has many causes
             self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached))
         self._drop()
 
