@@ -28,7 +28,7 @@ async def test_it_says_what_it_took_what_it_left_out_and_how_to_undo_it(run: Any
     done = await run("import", path)
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[:2] == ["Imported 3 conversations (39 messages).", "From ChatGPT."]
+    assert lines[:2] == ["Imported 3 conversations (45 messages).", "From ChatGPT."]
     assert "3 images left out; a line takes its place" in lines
     assert "chatgpt.zip, conversations-000.json: 1 conversation skipped: damaged, no JSON" in lines
     assert "3 other files passed over." in lines
@@ -131,7 +131,7 @@ async def test_a_bar_on_a_terminal_goes_when_it_is_done(
     monkeypatch.setattr("kvchat.cli.progress.EVERY", 0)  # every state, however fast the machine is
     done = await run("import", SAMPLES["claude"](own_folders, 60), terminal=True)
     assert "█" in done.out and "conversations.json" not in done.out.splitlines()[0]
-    assert "Imported 60 conversations (600 messages)." in done.out.replace("\r", "\n")
+    assert "Imported 60 conversations (720 messages)." in done.out.replace("\r", "\n")
 
 
 def test_names_of_files_are_safe_to_show(own_folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
