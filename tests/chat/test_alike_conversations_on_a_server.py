@@ -125,7 +125,7 @@ async def test_nowhere_more_is_wasted(models: dict[str, Path], tmp_path: Path, n
     before, counted = [
         await asked(models[kind], shape, tmp_path / str(rule), Script(), 1, rule=rule) for rule in (False, True)
     ]
-    assert (counted.pinned > 0) == shape.can_pin
-    if shape.can_pin:
+    assert (counted.pinned > 0) == shape.gives_own_slots
+    if shape.gives_own_slots:
         assert counted.wasted * 2 <= before.wasted and counted.evaluated < before.evaluated, (counted, before)
     assert not counted.wrong

@@ -108,9 +108,11 @@ class Shape(Struct, frozen=True):
         return f"{self.rewind} {self.window}"
 
     @property
-    def can_pin(self) -> bool:
-        """Whether there are slots to choose from that keep what they hold while another one is used."""
-        return self.slots > 1 and not (self.unified and self.parks_idle and self.ram_bytes != 0)
+    def gives_own_slots(self) -> bool:
+        """Whether conversations that begin alike are to have slots of their own: what they take from each other comes
+        back from no host cache, or cannot be cut back to what they share."""
+        cannot_cut = self.rewind is Rewind.NOWHERE and not self.unified
+        return self.slots > 1 and (self.ram_bytes == 0 or cannot_cut)
 
     @property
     def window_room(self) -> int:

@@ -88,8 +88,14 @@ def plan(
     state, how often it is expected to be of use again."""
     as_is, shape = simulator.predict(prompt), simulator.shape
     others = [slot for slot in range(len(simulator.slots)) if slot != as_is.slot and slot not in busy]
-    pins = [slot for slot in others if shape.can_pin and simulator.has_room(slot, len(prompt))]
-    expected = returns if returns and pins else {}
+    own = shape.gives_own_slots
+    pins = [
+        slot
+        for slot in others
+        if (own and simulator.has_room(slot, len(prompt)))
+        or (not shape.unified and (idle or simulator.slots[slot] is not None))  # an empty one skips the look-up
+    ]
+    expected = returns if returns and own else {}
 
     def weighed(way: PlannedWay, *states: tuple[Held | None, int, int]) -> _Weighed:
         """A way and what it costs later. `states`: which give way, the tokens of each that are lost, and its slot."""

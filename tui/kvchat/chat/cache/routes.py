@@ -46,7 +46,7 @@ class Routes:
         await self._saver.ready(backend, known_only=cache.is_brief)
         await self._saver.spare(backend, cache, turn.session_id)
         prefix = cache.prompts.known_prefix(before)
-        others_return = cache.simulator.best.shape.can_pin and any(cache.returns(turn.session_id).values())
+        others_return = cache.simulator.best.shape.gives_own_slots and any(cache.returns(turn.session_id).values())
         if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
             prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than its ids take to read
         if prefix and tracked.asked_before:  # what holds the question, too, is not lost
