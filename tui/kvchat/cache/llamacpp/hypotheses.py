@@ -40,6 +40,8 @@ SIMILARITIES = (0.5, 0.0, 0.25, 0.75, 0.9)
 """Other values of `--slot-prompt-similarity`, as far as they are worth a guess; 0.5 was once llama-server's own."""
 MOST_PARENTS, MOST_EXPLAINED = 8, 2
 """Guesses that are varied for one wrong prediction, and those that are added for each of them."""
+ONCE = 1
+"""So many reports that no guess explains have another cause: a program that was not seen, an answer in other tokens."""
 MOST_ADDED = 8
 """Guesses that are played beside those that were given."""
 
@@ -89,6 +91,8 @@ class Hypotheses:
         self._users: Sequence[int] = ()
         self._pinned: int | None = None
         """Of the last `begin`."""
+        self._unexplained = 0
+        """Reports that no guess explained."""
         self._cached: int | None = None
         """What was reported for the last `begin`."""
         self._ended: Callable[[Simulator, int], None] | None = None
@@ -225,7 +229,8 @@ class Hypotheses:
                     guess.wrong = guess.wrong * MEMORY + wrong
                     guess.mistakes += wrong
         self._cached = cached
-        if not is_explained:
+        self._unexplained += not is_explained
+        if not is_explained and self._unexplained > ONCE:
             record = record if cached > NOISE else best.wrong  # that all is lost has many causes
             self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached))
         self._drop()
@@ -284,8 +289,7 @@ class Hypotheses:
         """It was another slot that answered the last `begin`: what was reported is played there."""
         best = self._best
         if self._pinned is None:
-            record = max(0.0, best.wrong - 1)
-            self._vary(best, record, _other_similarities, lambda guess: guess.plays(cached, slot))
+            self._vary(best, best.wrong, _other_similarities, lambda guess: guess.plays(cached, slot))
         for guess in self._guesses:
             if guess.said is not None and guess.before is not None and guess.said.slot != slot:
                 guess.simulator = guess.before.copy()
@@ -439,7 +443,7 @@ class Hypotheses:
                 ended(guess.simulator, guess.said.slot)
                 return not guess.simulator.observe(counts, used)
 
-            explained = self._vary(best, best.wrong, _other_similarities, explains)
+            explained = self._vary(best, best.wrong + 1, _other_similarities, explains)
         for guess, found in surprises:
             guess.wrong += bool(found)
         return [] if explained else next(found for guess, found in surprises if guess is best)
