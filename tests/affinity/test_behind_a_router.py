@@ -38,7 +38,9 @@ async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing
             assert len({turn.replica for turn in turns}) == 1
             assert all(turn.evaluated <= turn.new + SLACK for turn in turns[1:])
             ahead = [passed for passed in here.replicas[turns[0].replica].passed if passed.path == WARM]
-            assert len(ahead) == (3 if info.replicas else 0), number
+            assert len(ahead) in ((3, 4) if info.replicas else (0,)), (
+                number
+            )  # 4: before it was known that there are several
             assert all(passed.timings and passed.timings["prompt_n"] <= SLACK for passed in ahead)
             path = service.conversations.load(id).path()
             assert not [node.figures.cause for node in path if node.figures and node.figures.cause]
