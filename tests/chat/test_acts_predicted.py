@@ -67,7 +67,8 @@ async def test_options_that_a_server_does_not_name_are_learnt(
     async with walked(
         models[kind], tmp_path, shape, ACTS, 2 * COUNT, seed=1, known=False, context=8192, options=options
     ) as walk:
-        assert walk.tally.wrong.total() <= 1, walk.tally.lines
+        # two that no guess explains, and one while what explains them is told apart
+        assert walk.tally.wrong.total() <= 3, walk.tally.lines
 
 
 @pytest.mark.parametrize("kind", ["hybrid", "sliding"])
