@@ -677,6 +677,7 @@ anything = st.builds(
     ),
     st.lists(use, max_size=3).map(tuple),
     st.none() | st.builds(Foreign, st.none() | st.integers(0, 3), count),
+    st.none(),  # what a server denies is told whatever it cost
     maybe,
     st.none() | st.builds(Shape, st.integers(1, 4), st.booleans(), maybe, rewind=st.sampled_from(Rewind)),
     st.sampled_from([0, 1, 16, 528]),
