@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -26,9 +26,6 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
 from kvchat.store.jobs import Job, JobReason, JobState
 from kvchat.text.problems import ChatProblem
-
-if TYPE_CHECKING:
-    pass
 
 EXTRACTION = "extraction"
 WAS_OFF = "memory.was_off"

@@ -428,6 +428,7 @@ class CacheTracker:
             tracked.loading_seen = model is not None and model.loaded is False
 
         said: list[str] = []
+        is_brief = self._servers.links.is_brief  # then what came is tokenised once, behind the prompt
 
         def noting(event: StreamEvent) -> None:
             if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":
@@ -438,7 +439,7 @@ class CacheTracker:
                     tracked.shown_slot, tracked.shown_left = event.slot, event.left
                     tracked.heard.set()
                 return
-            if isinstance(event, TextDelta):
+            if is_brief and isinstance(event, TextDelta):
                 said.append(event.text)
             if tracked is not None and isinstance(event, Progressed):
                 tracked.batches.append(event.progress)
