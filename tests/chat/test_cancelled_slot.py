@@ -178,10 +178,10 @@ async def test_esc_in_a_prefill_whose_tokens_come_late(desk: Desk, monkeypatch: 
     assert cache is not None
     tokens_of = cache.access.tokens_of
 
-    async def late(text: str, known: KnownIds | None = None) -> object:
+    async def late(text: str, known: KnownIds | None = None, then: str = "") -> object:
         await until(lambda: desk.service.conversations.get(id).live.progress)
         await cache.look()
-        return await tokens_of(text, known)
+        return await tokens_of(text, known, then)
 
     with desk.server.slowed():
         monkeypatch.setattr(cache.access, "tokens_of", late)

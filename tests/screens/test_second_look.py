@@ -181,8 +181,8 @@ async def test_after_a_deletion_undo_takes_back_what_was_done_since_on_the_scree
         await app.until(lambda: app.conversation.id == kept)
         server.on_chat(tokens("Another"))
         await app.command("/regenerate")
-        await app.settled()
         await app.until(lambda: app.said[-1] == "Another")
+        await app.settled()
         await app.press("ctrl+underscore")
         await app.until(lambda: app.said[-1] == "Hello")
         assert app.conversation.id == kept

@@ -325,7 +325,7 @@ async def test_neither_is_written_where_it_is_not_wanted(own_folders: Path, env:
             await terminal.shows("this machine")
             await terminal.press("go on", "\r", "\x1b[O")
             script.prefill(400)
-            await terminal.shows("200/800")
+            await terminal.shows("/800 new")
             script.say("Done.")
             script.end()
             await terminal.shows("Done.")
