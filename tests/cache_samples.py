@@ -6,12 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures, totals
-from kvchat.cache.causes.cause import Cause, Divergence, Finding, Reason, Remedy, said
+from kvchat.cache.causes.cause import Divergence, Finding, Reason, Remedy
 from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Way
-from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport, WarmupTotals
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.warmth import Heat, Warmth
+from kvchat.figures.accounting import TurnFigures, totals
+from kvchat.figures.cause import Cause
+from kvchat.figures.speed import SpeedFit
+from kvchat.reports.cache_report import CacheReport, HeldState, Ledger, MessageCells, TurnReport, WarmupTotals
+from kvchat.reports.warmth import Heat, Warmth
+from kvchat.values import said
 
 
 def figures(prompt: int, cached: int, new: int, *, predicted: int = 20, ttft: float = 140) -> TurnFigures:

@@ -14,9 +14,9 @@ from kvchat.backends.dialect import Ended, Progressed, Reported
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.http.payload import parsed
 from kvchat.backends.http.stream import MIB, Decoder, Payload
-from kvchat.cache.accounting import TurnFigures, measured_speed, samples_of, totals
-from kvchat.cache.speed import fit
 from kvchat.chat.conversations.live import LiveAnswer
+from kvchat.figures.accounting import TurnFigures, measured_speed, samples_of, totals
+from kvchat.figures.speed import fit
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from kvchat.ui.view_models import live_row

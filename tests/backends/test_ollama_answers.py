@@ -17,7 +17,7 @@ from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import Figures
-from kvchat.cache.accounting import TurnFigures, samples_of
+from kvchat.figures.accounting import TurnFigures, samples_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from corpus import corpus
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
 from kvchat.cache.causes.explain import explain, silent_loss
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.simulator import Prediction, StatePlace
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.wire import canonical
 from kvchat.text.findings import evidence_sentence, remedy_sentence

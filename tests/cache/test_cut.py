@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import dropped_text
+from kvchat.figures.accounting import TurnFigures
 from kvchat.text.findings import dropped_text_notice
 
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.divergence import Difference, common_length, divergence, parting, wire_divergence
 from kvchat.cache.causes.evidence import Evidence, LastRead, Sent
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.wire import canonical
 
 

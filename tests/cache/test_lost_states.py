@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import ChatTurn
-from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
@@ -16,6 +15,7 @@ from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.turn_journal import Journal
+from kvchat.figures.accounting import TurnFigures
 
 A, B = 1000, 2000
 

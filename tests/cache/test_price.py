@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.price import CORRECTION, CheaperWay, PrefillSpan, Price, alternatives, prefill_span, price
-from kvchat.cache.speed import SpeedFit
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.speed import SpeedFit
 
 SPEED = SpeedFit(3e-3, 3e-7, samples=3)
 ACTS = ["edit", "regenerate", "delete", "fork", "system", "template"]

@@ -28,12 +28,12 @@ if __name__ == "__main__":
 from service_play import Play, playing, serving, shape_of, text, until
 
 from kvchat.backends.engine.models import default_model
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.turns.alternatives import AlternativesRequest
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from tiny_models import tiny_models

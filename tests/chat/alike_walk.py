@@ -21,9 +21,9 @@ if __name__ == "__main__":
 from service_play import playing, serving, shape_of, text
 
 from kvchat.backends.engine.models import default_model
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.figures.accounting import NOISE
 from tiny_models import tiny_models
 
 

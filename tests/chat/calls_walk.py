@@ -29,9 +29,9 @@ from service_play import Play, shape_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ChatTurn
 from kvchat.backends.engine.models import default_model
-from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.tools.files import ReadFile
+from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.prompt import offered_tools
 from kvchat.prompt.context import RESULT, ContextBlock
 from kvchat.prompt.message import Role

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvchat.backends.dialect import PrefillResult, SlotCount
-from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store

@@ -16,10 +16,10 @@ from alike_walk import SHAPES, Script, asked
 from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.planner import Way
 from kvchat.chat.cache.slot_observer import Look
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
 from tiny_models import tiny_models
 from tries import tries
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from kvchat.cache.stats import span, stats
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.turns.alternatives import AlternativesRequest
+from kvchat.figures.stats import span, stats
 from kvchat.prompt.message import State
 from toyserver import ToyServer, error, several, tokens
 

@@ -17,7 +17,7 @@ from calls_walk import CallsWalk, walked
 from service_play import shape_of
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE, TurnFigures
+from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.prompt.message import Role
 from tiny_models import CALLING, tiny_models
 

@@ -21,12 +21,12 @@ from causes.causes_kit import STEADY, WORDS
 from remembering_kit import remembering
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.cache import server_cache
 from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.text.notes import note_sentence
 from recorder import Recorded, Recorder, recording

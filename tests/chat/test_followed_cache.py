@@ -13,11 +13,11 @@ import pytest
 import chat_templates
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.planner import DETOUR
-from kvchat.cache.warmth import Heat
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
+from kvchat.reports.warmth import Heat
 from kvchat.store import Store
 from tiny_models import tiny_models
 from tiny_server import tiny_server

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.cache.rail import Where
-from kvchat.cache.warmth import Heat
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
@@ -22,6 +20,8 @@ from kvchat.prompt.context import IMAGE
 from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import NoteKind, Role, State
 from kvchat.prompt.request import Parameters
+from kvchat.reports.rail import Where
+from kvchat.reports.warmth import Heat
 from kvchat.text.faults import Fault
 from picture_samples import picture
 from standins.llamacpp_vision import SeeingServer

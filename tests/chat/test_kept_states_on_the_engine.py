@@ -13,10 +13,10 @@ import pytest
 from service_play import Play, text
 
 from engine_fixture import small_model
-from kvchat.cache.kept import Keep
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
+from kvchat.reports.kept import Keep
 from kvchat.store import Store
 from tiny_models import tiny_models
 

@@ -8,7 +8,6 @@ import pytest
 
 from engine_fixture import running_server
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.shared_prefixes import SharedPrefixes
 from kvchat.chat.conversations.conversations import KEPT
 from kvchat.chat.conversations.live import OpenConversation
@@ -17,6 +16,7 @@ from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters
+from kvchat.reports.warmth import Heat
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.problems import StoreProblem
 from toyserver import tokens

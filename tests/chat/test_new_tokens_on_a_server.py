@@ -13,8 +13,8 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE
 from kvchat.chat.question import Question
+from kvchat.figures.accounting import NOISE
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine

@@ -15,11 +15,11 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.planner import Way
 from kvchat.cache.tokens import Tokens
 from kvchat.config import changed
+from kvchat.figures.accounting import NOISE
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine

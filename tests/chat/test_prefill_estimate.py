@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvchat.cache.accounting import PromptProgress
 from kvchat.chat.conversations.live import LiveAnswer
+from kvchat.figures.accounting import PromptProgress
 from kvchat.ui.render.rows import Span
 from kvchat.ui.view_models import live_row
 from kvchat.ui.widgets.pieces import plain

@@ -18,10 +18,10 @@ from service_play import Play, shape_of, text
 
 from engine_fixture import small_model
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.cache.accounting import NOISE
 from kvchat.chat.cache.states import state_saver
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import NOISE
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 from tiny_models import tiny_models

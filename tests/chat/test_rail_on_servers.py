@@ -16,14 +16,14 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of, text
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.rail import Where
 from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
+from kvchat.reports.rail import Where
 from kvchat.store import Store
 from tiny_models import tiny_models
 

@@ -24,15 +24,15 @@ from warmup_walk import played, told
 
 from engine_fixture import small_model
 from kvchat.backends.dialect import PrefillResult, SlotCount, Trouble, failure
-from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.cache_config import Shape
-from kvchat.cache.speed import SpeedFit, SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache import warm_up
 from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.question import Question
 from kvchat.config import changed
+from kvchat.figures.accounting import PromptProgress
+from kvchat.figures.speed import SpeedFit, SpeedSample
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
 from kvchat.text.cache import answer_words

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kvchat.backends.dialects import llamacpp
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.price import Act
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import Store
 from kvchat.text.findings import evidence_sentence, remedy_sentence

@@ -19,13 +19,14 @@ pytest.importorskip("gguf")
 from service_play import Play, shape_of, text
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.chat.cache.states import snapshots, state_saver
 from kvchat.chat.events import Noticed
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.store import Store
+from kvchat.values import Statement
 from tiny_models import tiny_models
 from tiny_server import tiny_server
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Backend, HostClass, ServerInfo
 from kvchat.backends.http.endpoint import ResolvedServer
 from kvchat.backends.identify import connect
-from kvchat.cache.warmth import Heat
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.server import connection
@@ -22,6 +21,7 @@ from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import State
+from kvchat.reports.warmth import Heat
 from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, error, hang, reply, tokens
 

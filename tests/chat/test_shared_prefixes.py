@@ -10,11 +10,11 @@ from remembering_kit import remembering
 from remembering_kit import said as asked
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.warmth import UNKNOWN, Heat
 from kvchat.chat.cache import shared_prefixes
 from kvchat.chat.cache.shared_prefixes import HELD_S, SharedPrefixes
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
+from kvchat.reports.warmth import UNKNOWN, Heat
 from toyserver import ToyServer, reply, tokens
 
 ROOT = node(None, system_message("Answer briefly."), 0.0)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kvchat.cache.token_estimate import TokenEstimate
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.question import Question
@@ -23,6 +22,7 @@ from kvchat.config import Settings, changed
 from kvchat.config.personas import Persona
 from kvchat.prompt.context import RESULT, ContextBlock
 from kvchat.prompt.message import Message, Role, State, node
+from kvchat.prompt.token_estimate import TokenEstimate
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT, Decision, ToolCall
 from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import TurnFigures
 from kvchat.chat import trunks
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.trunks import Trunks
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 from tiny_models import tiny_models

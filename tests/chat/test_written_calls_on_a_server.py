@@ -12,10 +12,10 @@ pytest.importorskip("xllamacpp")
 
 from chat_templates import CALLING
 from engine_fixture import small_model
-from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.speed import SpeedSample
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.speed import SpeedSample
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
 from kvchat.prompt.tools import ToolCall

@@ -6,9 +6,9 @@ from typing import Any
 
 from kvchat.backends.dialect import HostClass, ServerInfo, TemplateFacts
 from kvchat.backends.kinds import Figures
-from kvchat.cache.accounting import TurnFigures
 from kvchat.doctor.report import Examination, ProbeTurn, Step, Topic, Verdict
 from kvchat.doctor.verdicts import verdicts
+from kvchat.figures.accounting import TurnFigures
 
 WELL_TEMPLATE = TemplateFacts(False, False, True, False, False, True)
 PROMPTS = {Step.FIRST: 40, Step.ONE: 340, Step.TWO: 390, Step.THREE: 440, Step.SIDE: 42, Step.AFTER_SIDE: 490}

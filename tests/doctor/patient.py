@@ -25,12 +25,12 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Figures
-from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import State
 from kvchat.prompt.request import system_in_user
 from kvchat.text.faults import Fault
+from kvchat.values import Statement
 
 URL = "http://127.0.0.1:9999"
 

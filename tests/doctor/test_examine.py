@@ -13,12 +13,12 @@ from patient import OpenPatient, Patient, an_info
 from corpus import corpus
 from kvchat.backends.dialect import HostClass, SlotCount, Trouble, failure
 from kvchat.backends.http.payload import Model
-from kvchat.cache.causes.cause import said
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step
 from kvchat.doctor.words import facts
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault
+from kvchat.values import said
 
 EVERY_STEP = list(Step)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, TemplateFacts, Trouble, failure
 from kvchat.backends.kinds import KINDS, Figures
-from kvchat.cache.causes.cause import Remedy, said
+from kvchat.cache.causes.cause import Remedy
 from kvchat.doctor.report import (
     Examination,
     PinProbe,
@@ -28,6 +28,7 @@ from kvchat.doctor.words import as_json, facts, headline
 from kvchat.prompt.message import NoteKind
 from kvchat.text.doctor import PROGRESS, Advice, Asks, Seen
 from kvchat.text.faults import Fault
+from kvchat.values import said
 
 FINE, NOTE, PROBLEM = Severity
 LOST: dict[Step, int | None] = {Step.AFTER_SIDE: 1}

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from engine_fixture import small_model
-from kvchat.cache.causes.cause import Cause
-from kvchat.cache.warmth import Heat
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.turns.alternatives import AlternativesRequest, wanted_in
 from kvchat.config import Settings, changed
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node
 from kvchat.prompt.request import Parameters
+from kvchat.reports.warmth import Heat
 from kvchat.store import Store
 from standins.llamacpp_router import RouterStandIn
 from standins.llamaswap import LlamaSwapStandIn, RealModel

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import small_model
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Cause
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import running_server, small_model
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store

@@ -18,9 +18,9 @@ from kvchat.backends.engine.cache_kind import CacheKind, fingerprint, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotDir, SnapshotError
 from kvchat.backends.engine.verdicts import Verdicts
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+from kvchat.values import Statement, said
 
 KIND = CacheKind("model-a", "4,096 tokens per slot, 1 slot, f16", "b1")
 PROBE = StateProbe(((5, -0.1), (6, -2.123456789012345)), 99)

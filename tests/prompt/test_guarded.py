@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.cache.causes.cause import said
 from kvchat.prompt import context
 from kvchat.prompt.branching import grafted
 from kvchat.prompt.context import NOTE, TIME, ContextBlock, broken, defused, foreign, guarded, removed, rendered
@@ -20,6 +19,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, NoteKind, Role, State, new_id, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.transfer.formats import Source, render
+from kvchat.values import said
 from lossless_reading import read_lossless
 
 HOSTILE = Path(__file__).parent.parent / "fixtures" / "hostile_text.json"

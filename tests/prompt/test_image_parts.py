@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.backends.dialects.ollama.messages import messages
-from kvchat.cache.token_estimate import TokenEstimate, learnt
 from kvchat.prompt.context import FILE, IMAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import title_of
 from kvchat.prompt.drafts import LABEL, Draft, Span, chips_of, decoded, label_of
 from kvchat.prompt.images import count_images, has_images, sent, url_sha256
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.request import chat_body, system_in_user
+from kvchat.prompt.token_estimate import TokenEstimate, learnt
 
 URL = b"data:image/png;base64,AAAA"
 OTHER = b"data:image/png;base64,BBBB"

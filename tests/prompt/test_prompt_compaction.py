@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.branching import asked, without_turn
 from kvchat.prompt.compaction import (
     CompactionPlan,

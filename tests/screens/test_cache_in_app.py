@@ -8,12 +8,13 @@ import pytest
 from app_kit import Drive, Driven
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.cause import Reason, said
+from kvchat.cache.causes.cause import Reason
 from kvchat.cache.price import Act, Alternative, CheaperWay, Price
-from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
+from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import Role
+from kvchat.reports.warmth import UNKNOWN, Heat, Warmth
+from kvchat.values import said
 from toyserver import ToyServer, tokens
 
 LARGE = Price(8120, (35, 35))

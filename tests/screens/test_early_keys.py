@@ -13,10 +13,10 @@ from test_keys import MODALS, in_place, scene
 from textual import events
 from textual.keys import _character_to_key
 
-from kvchat.cache.report import KeptRoom
 from kvchat.commands.actions import BY_ID
 from kvchat.commands.editor import OutsideText
 from kvchat.prompt.drafts import decoded
+from kvchat.reports.cache_report import KeptRoom
 from kvchat.store import Store
 from kvchat.ui.app import KvchatApp
 from toyserver import ToyServer

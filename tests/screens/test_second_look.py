@@ -10,9 +10,9 @@ from test_cache_in_app import LARGE, costs, holds
 from test_early_keys import typed
 from test_queue_in_app import queue_up, streaming
 
-from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.events import WarmthChanged
 from kvchat.prompt.message import State
+from kvchat.reports.warmth import Heat, Warmth
 from toyserver import ToyServer, tokens
 
 pytestmark = pytest.mark.slow

@@ -25,19 +25,19 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from cache_samples import a_report
-from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.cause import statement
 from kvchat.cache.price import Alternative, CheaperWay, Price
-from kvchat.cache.report import CacheReport
-from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import PromptProgress
 from kvchat.paths import find
 from kvchat.prompt.conversation import SavedPrompt
+from kvchat.reports.cache_report import CacheReport
+from kvchat.reports.warmth import UNKNOWN, Heat, Warmth
 from kvchat.store import Store
 from kvchat.ui.app import KvchatApp
+from kvchat.values import statement
 from toyserver import SSE_HEAD, Answer, ToyServer, Visit, chunked, error, event, tokens
 
 Scene = Callable[[Driven], Awaitable[None]]

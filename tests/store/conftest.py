@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation, SavedPrompt
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message

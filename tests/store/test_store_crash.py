@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from forked import fork
 
-from kvchat.cache.causes.cause import said
 from kvchat.prompt.message import Message, NoteKind, Role, State, chained, node
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.file import schema
 from kvchat.text.problems import StoreProblem
+from kvchat.values import said
 from tries import tries
 from whole_rows import settle_node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kvchat.cache.kept import Keep
+from kvchat.reports.kept import Keep
 
 
 def digests(store, talk, tip):

@@ -7,14 +7,15 @@ import json
 import pytest
 
 from kvchat.backends.errors import NoAnswerError
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Reason, Remedy, Statement, said
+from kvchat.cache.causes.cause import Reason, Remedy
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, NoteKind, Role, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.store.rows import figures_of, figures_to_json, node_of, row_of
 from kvchat.transfer import lossless
 from kvchat.transfer.formats import Source
+from kvchat.values import Statement, said
 from lossless_reading import read_lossless
 
 OLD = "0" * 32

@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import statement
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation, SavedPrompt
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, new_id, node, system_message
@@ -17,6 +16,7 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreUnavailable, UnknownConversation
 from kvchat.store.messages import _SPEEDS_OF_LATE
 from kvchat.store.rows import FIGURE_FIELDS
+from kvchat.values import statement
 from whole_rows import add_nodes, put_row
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)

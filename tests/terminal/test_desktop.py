@@ -14,8 +14,8 @@ import pytest
 
 from corpus import corpus
 from kvchat.backends.dialect import Waiting
-from kvchat.cache.accounting import PromptProgress
 from kvchat.chat.conversations.live import LiveAnswer
+from kvchat.figures.accounting import PromptProgress
 from kvchat.ui.terminal.desktop import AGAIN_S, Desktop, Prefilled, Progress, is_reached, notification, shows_progress
 from kvchat.ui.view_models import prefilled
 from terminal_output import SHELL, Terminal

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cache_samples import a_report
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.report import TurnReport
-from kvchat.cache.speed import SpeedFit, SpeedSample, fit
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.speed import SpeedFit, SpeedSample, fit
+from kvchat.reports.cache_report import TurnReport
 from kvchat.text.cache import accuracy, prediction, speed_words, turn_name, turn_sum
 
 

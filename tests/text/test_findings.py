@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from kvchat.cache.causes.cause import Argument, Reason, Remedy, Statement, said
+from kvchat.cache.causes.cause import Reason, Remedy
 from kvchat.text.findings import behind_colon, cause_name, evidence_sentence, remedy_sentence
+from kvchat.values import Argument, Statement, said
 
 GIVEN: dict[str, Argument] = {
     "now": "/models/b.gguf",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
+from kvchat.values import Argument, Statement, said
 
 GIVEN: dict[str, Argument] = {
     "title": "LM Studio",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kvchat.cache.causes.cause import said
 from kvchat.cli import main
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault, fault_sentence
 from kvchat.text.format import filled, on_command_line
 from kvchat.text.notes import note_sentence
+from kvchat.values import said
 
 URL = "http://127.0.0.1:8080"
 FAULTS = {

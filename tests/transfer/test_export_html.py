@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from transfer_samples import BEGIN, CORPUS, chat, conversation
 
 from corpus import corpus
-from kvchat.cache.accounting import TurnFigures
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.images import url_sha256
 from kvchat.prompt.message import Message, Role, node, system_message

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from transfer_samples import CORPUS, chat
 
 from corpus import corpus
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import statement
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained, node
@@ -26,6 +25,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import Source, TransferError, render
+from kvchat.values import statement
 from lossless_reading import read_lossless
 
 TEXTS = st.text(max_size=40) | st.sampled_from([item["text"] for item in CORPUS])

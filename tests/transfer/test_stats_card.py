@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.stats import Answered, Stats, begins, span, stats
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.speed import SpeedFit
+from kvchat.figures.stats import Answered, Stats, begins, span, stats
 from kvchat.text.format import count, duration
 from kvchat.transfer import stats_card
 from kvchat.transfer.stats_card import BASE, LEFT, RIGHT, card

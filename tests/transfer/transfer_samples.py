@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import said
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, new_id, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.transfer.formats import Source
+from kvchat.values import said
 
 BEGIN = 1_795_252_560.0
 CORPUS = json.loads((Path(__file__).parents[1] / "fixtures" / "hostile_text.json").read_text("utf-8"))

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.text.cache import answer_words

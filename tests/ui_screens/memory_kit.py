@@ -11,11 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from screens_kit import NOW, T, TypedTexts, conversation
 
-from kvchat.cache.accounting import SideTotals
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import SideTotals
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.prompt.conversation import Conversation
 from kvchat.store.jobs import Job, JobState

@@ -19,16 +19,16 @@ from textual.screen import Screen
 
 import cache_samples
 from cache_samples import figures as figures
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.report import CacheReport
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
 from kvchat.config.themes import variable_defaults
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree
+from kvchat.reports.cache_report import CacheReport
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.screens.manager import ManagerScreen
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from screens_kit import NOW, Grower, figures, showing
 
-from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree
+from kvchat.reports.warmth import Heat, Warmth
 from kvchat.ui.screens.branches import BranchTreeScreen, tree_rows
 
 

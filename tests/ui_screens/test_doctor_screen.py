@@ -11,13 +11,13 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.http.payload import Model
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import said
 from kvchat.chat.errors import ChatError
 from kvchat.doctor.report import DoctorReport, Examination, ProbeTurn, Severity, Step, Topic, Verdict
+from kvchat.figures.accounting import TurnFigures
 from kvchat.sanitize import clean
 from kvchat.text.doctor import Advice, Asks, Seen
 from kvchat.ui.screens.doctor import DoctorScreen
+from kvchat.values import said
 
 SERVER = ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, model="m", context_size=8192, slots=1)
 TURNS = [

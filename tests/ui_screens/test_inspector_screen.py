@@ -9,16 +9,17 @@ import pytest
 from msgspec.structs import replace
 from screens_kit import Grower, Shown, Source, T, a_report, conversation, figures, opened, showing
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Reason, Remedy, said
-from kvchat.cache.report import CacheReport, MessageCells, TurnReport
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.stats import Answered, begins, span, stats
-from kvchat.cache.warmth import Heat, Warmth
+from kvchat.cache.causes.cause import Reason, Remedy
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed, WarmthChanged
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.speed import SpeedFit
+from kvchat.figures.stats import Answered, begins, span, stats
 from kvchat.prompt.lint import lint
+from kvchat.reports.cache_report import CacheReport, MessageCells, TurnReport
+from kvchat.reports.warmth import Heat, Warmth
 from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen, cells_of
+from kvchat.values import said
 
 SERVER = SimpleNamespace(
     kind="llama.cpp",

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from screens_kit import HOSTILE, MARKUP, Shown, T, settled, showing
 from textual.widgets import TextArea
 
-from kvchat.cache.accounting import SideTotals
 from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged
 from kvchat.commands.editor import EditorError, at_line, opened
+from kvchat.figures.accounting import SideTotals
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.sanitize import clean
 from kvchat.store import StoreError

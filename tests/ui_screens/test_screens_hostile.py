@@ -26,14 +26,14 @@ from screens_kit import (
 from textual.screen import Screen
 
 from kvchat.backends.http.payload import Model
-from kvchat.cache.causes.cause import Reason, Remedy, said
+from kvchat.cache.causes.cause import Reason, Remedy
 from kvchat.cache.price import Price
-from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.lint import LintKind, PrefixWarning
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.reports.cache_report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.sanitize import clean
 from kvchat.ui.screens.branches import BranchTreeScreen
 from kvchat.ui.screens.confirm import ConfirmScreen
@@ -42,6 +42,7 @@ from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
 from kvchat.ui.screens.options import ParametersScreen, SystemPromptScreen
 from kvchat.ui.screens.servers import EngineTroubleScreen, ModelPicker, WelcomePanel
+from kvchat.values import said
 
 
 def typed(texts: Sequence[str]) -> TypedTexts:

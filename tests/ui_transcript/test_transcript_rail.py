@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvchat.cache.rail import Stretch, Where
+from kvchat.reports.rail import Stretch, Where
 from kvchat.ui.widgets.transcript.styles import RAIL
 
 

@@ -10,9 +10,9 @@ from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.widget import Widget
 
-from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.chat.question import Question
 from kvchat.config.themes import variable_defaults
+from kvchat.reports.warmth import UNKNOWN, Warmth
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
 

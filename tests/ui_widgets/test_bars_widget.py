@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from textual.widget import Widget
 
 from kvchat.backends.dialect import HostClass, Reported, Waiting
-from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.causes.cause import Reason, said
+from kvchat.cache.causes.cause import Reason
 from kvchat.chat.conversations.live import LiveAnswer
+from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.text.servers import model_name
 from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter
 from kvchat.ui.widgets.pieces import plain, width_of
 from kvchat.ui.widgets.status_text import Live
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine, fitting, key_name, live_of
+from kvchat.values import said
 
 Hosting = Callable[..., Any]
 READY = HeaderState("/models/SmolLM2-135M.gguf", "llama.cpp", "loopback", context_used=3812, context_size=8192)

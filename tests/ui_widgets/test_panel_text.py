@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from cache_samples import a_report
-from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.report import HeldState, Holdings, TurnReport
+from kvchat.figures.accounting import PromptProgress, TurnFigures
+from kvchat.reports.cache_report import HeldState, Holdings, TurnReport
 from kvchat.ui.widgets.panel_text import panel_lines
 from kvchat.ui.widgets.pieces import plain
 from kvchat.ui.widgets.status_text import Live

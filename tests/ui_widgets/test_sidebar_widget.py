@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from textual.geometry import Offset
 
-from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
+from kvchat.reports.warmth import UNKNOWN, Heat, Warmth
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import (
     GLYPHS,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
-from kvchat.cache.causes.cause import Reason, Remedy, Statement, statement
+from kvchat.cache.causes.cause import Reason, Remedy
+from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
 from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
+from kvchat.values import Statement, statement
 
 WIDTHS = (80, 100, 120, 200)
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import httpx
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import Parameters
 from kvchat.text.findings import evidence_sentence, remedy_sentence
+from kvchat.values import Statement
 from tiny_server import tiny_server
 
 WORDS = "The lamp turned over the sea while the keeper wrote the log of the night. "

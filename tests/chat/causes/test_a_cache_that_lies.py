@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from causes_kit import WORDS, Chat, Start, served
 
-from kvchat.cache.causes.cause import Cause
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, NoteKind
 from kvchat.text.notes import note_sentence
 from standins.liar import STRANGE, Liar, lying

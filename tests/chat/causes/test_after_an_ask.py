@@ -12,8 +12,8 @@ import httpx
 import pytest
 from causes_kit import WORDS, Chat, Start, free_port, served
 
-from kvchat.cache.causes.cause import Cause
 from kvchat.chat.question import Question
+from kvchat.figures.cause import Cause
 
 pytestmark = pytest.mark.engine
 

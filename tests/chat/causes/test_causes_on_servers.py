@@ -24,10 +24,10 @@ from causes_kit import (
 
 from kvchat.backends.engine.gguf import read_header
 from kvchat.backends.engine.options import model_shape
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
 from kvchat.chat.question import Question
+from kvchat.figures.cause import Cause
 from kvchat.prompt.request import Parameters
 from kvchat.text.findings import remedy_sentence
 from toyserver import ToyServer, event, loading, reply, sse, tokens

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from causes_kit import THOUGHTS, WORDS, Start, served, told, until
 
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Cause
 from kvchat.chat.cache import warm_up
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 

@@ -17,11 +17,11 @@ import httpx
 import pytest
 from causes_kit import STEADY, THOUGHTS, WORDS, Chat, free_port, served, sleeps, told, until
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store

@@ -17,9 +17,9 @@ from causes_kit import (
 )
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.chat.cache import warm_up
 from kvchat.chat.question import Question
+from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.prompt.message import State
 
 pytestmark = pytest.mark.engine

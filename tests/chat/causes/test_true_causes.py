@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, meddling, served, told
 
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.price import Act
 from kvchat.chat.cache import warm_up
 from kvchat.chat.turns import answer_run
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
 from kvchat.text.cache import accuracy
 from kvchat.text.prices import price_lines
 

@@ -40,11 +40,11 @@ from kvchat.backends.http.payload import (
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import Timings
 from kvchat.backends.tool_calls import ToolCalls
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.thoughts import Thoughts
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
+from kvchat.values import Statement, said
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 IN_PARTS = ""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import MOST_TOKENS, Reported
 from kvchat.backends.http.payload import count_at, figure_at, figures_at
 from kvchat.backends.kinds import Timings
-from kvchat.cache.accounting import PromptProgress
+from kvchat.figures.accounting import PromptProgress
 
 _T = TypeVar("_T", int, float)
 

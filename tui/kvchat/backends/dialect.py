@@ -15,10 +15,9 @@ from msgspec.structs import force_setattr, replace
 
 from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Continuing, Figures, kind_of
-from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.cause import Statement
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
@@ -26,6 +25,7 @@ from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.tools import ToolCall
 from kvchat.text.faults import Fault, Value, fault_sentence
+from kvchat.values import Statement
 
 if TYPE_CHECKING:
     from kvchat.backends.calls import CallShape

@@ -22,10 +22,10 @@ from msgspec import Struct
 
 from kvchat.backends.errors import quoted
 from kvchat.backends.http.payload import as_count, figures_at, is_object, name_at, parsed_or_none
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
+from kvchat.values import Statement, said
 
 MOST, TOLD = 1024, 3
 """Calls that are read of an answer, and that its note names."""

@@ -12,9 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause
-from kvchat.cache.speed import SpeedFit
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.cause import Cause
+from kvchat.figures.speed import SpeedFit
 
 Act = Literal[
     "edit",

@@ -15,7 +15,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
-from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
@@ -26,6 +25,7 @@ from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed, SummaryPrepared, WarmthChanged
 from kvchat.chat.turns.answer_run import AnswerRun, carried_out
 from kvchat.chat.turns.turns import Turns
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compaction import (
     BYTES_PER_TOKEN,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from kvchat.cache.speed import SpeedFit
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.figures.speed import SpeedFit
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kvchat.cache.causes.cause import said
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.server.link import normal
@@ -43,6 +42,7 @@ from kvchat.transfer.importing.import_process import FilesApart
 from kvchat.transfer.importing.report import ImportReport
 from kvchat.transfer.importing.thread import ImportRefusal, Loss, NotTaken, Picture
 from kvchat.transfer.importing.tree import conversation_id, grown
+from kvchat.values import said
 
 if TYPE_CHECKING:
     from kvchat.documents.reading.sandbox import Readers

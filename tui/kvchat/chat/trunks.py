@@ -14,8 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
-from kvchat.cache.kept import Keep
-from kvchat.cache.token_estimate import TokenEstimate
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.cache.routes import Routes
@@ -34,6 +32,8 @@ from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.trunks import Gathered, Trunk, gathered, made
 from kvchat.prompt.message import Node
+from kvchat.prompt.token_estimate import TokenEstimate
+from kvchat.reports.kept import Keep
 from kvchat.sanitize import one_line
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason

@@ -11,15 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from kvchat.backends.dialect import BackendError
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import as_fields
-from kvchat.cache.report import CacheReport, TurnReport
 from kvchat.chat.server.link import is_file
 from kvchat.chat.service import ChatService
 from kvchat.cli.session import Session
 from kvchat.commands.command import CommandResult, TableColumn, TextTable
 from kvchat.config import Settings
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.conversation import Conversation
+from kvchat.reports.cache_report import CacheReport, TurnReport
 from kvchat.sanitize import one_line
 from kvchat.text.cache import (
     accuracy,
@@ -44,6 +43,7 @@ from kvchat.text.format import duration, speed
 from kvchat.text.options import beginning_words, warning_sentence
 from kvchat.text.snapshots import kept_words, room_words
 from kvchat.text.stats import REUSE
+from kvchat.values import as_fields
 
 LABEL = 14
 COLUMNS = (

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvchat.cache.report import KeptRoom, KeptState
 from kvchat.cli.session import Session, UsageError
 from kvchat.commands.command import CommandResult, TextTable
+from kvchat.reports.cache_report import KeptRoom, KeptState
 from kvchat.sanitize import one_line
 from kvchat.text.format import day_time
 from kvchat.text.snapshots import kept_words, room_words

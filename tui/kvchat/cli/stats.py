@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.cache.stats import WEEK
 from kvchat.cli.session import CommandError, Session, number
 from kvchat.commands.command import CommandResult, TableColumn, TextTable
+from kvchat.figures.stats import WEEK
 from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
@@ -31,8 +31,8 @@ from kvchat.text.stats import (
 )
 
 if TYPE_CHECKING:
-    from kvchat.cache.accounting import Totals, WarmupTotals
-    from kvchat.cache.stats import Stats
+    from kvchat.figures.accounting import Totals, WarmupTotals
+    from kvchat.figures.stats import Stats
 
 MOST = 366
 """Days."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from kvchat.backends.dialect import PRESERVED, ServerInfo
 from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.causes.remedies import ENGINE_FLAGS, RemedyChange, RemedyWay
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.text.doctor import Advice
+from kvchat.values import Statement, said
 
 Advised = tuple[Statement, ...]
 _CHANGES = {

@@ -25,8 +25,8 @@ from kvchat.backends.dialect import (
     Trouble,
     failure,
 )
-from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.doctor.report import Examination, ProbeTurn, Step
+from kvchat.figures.accounting import TurnFigures, new_tokens
 from kvchat.prompt.message import Message, Role, State, new_id
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault

@@ -8,9 +8,9 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from kvchat.backends.dialect import BackendError, ServerInfo, TemplateFacts
-from kvchat.cache.accounting import NOISE, TurnFigures, measured_speed
-from kvchat.cache.causes.cause import Statement
+from kvchat.figures.accounting import NOISE, TurnFigures, measured_speed
 from kvchat.text.doctor import advice_words, gain, question_words, verdict_sentence
+from kvchat.values import Statement
 
 
 class Severity(StrEnum):

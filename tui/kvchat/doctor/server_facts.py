@@ -15,9 +15,9 @@ from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClas
 from kvchat.backends.http.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.template import rendering
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.doctor.report import Examination
 from kvchat.text.doctor import Asks
+from kvchat.values import Statement, said
 
 SLOTS_USED = 3
 """Slots that the probe may come to use: for its first question, its conversation and its side request."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, TemplateFacts, Trouble
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.doctor.advice import Advised, Advisor
 from kvchat.doctor.report import HELD, DoctorReport, Examination, Kept, ReturnWay, Severity, Step, Topic, Verdict
+from kvchat.figures.accounting import NOISE
 from kvchat.text.doctor import Advice, Seen
+from kvchat.values import Statement, said
 
 SMALL_WINDOW = 4096
 CLOUD_CACHES_FROM = 1024

@@ -12,12 +12,12 @@ from msgspec.structs import asdict
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.kinds import title_of
-from kvchat.cache.causes.cause import as_fields
 from kvchat.doctor.report import BEFORE, HELD, DoctorReport, Examination, ProbeTurn, Severity, Step
 from kvchat.text import doctor as words
 from kvchat.text.format import count, counted, duration, size, speed
 from kvchat.text.notes import note_sentence
 from kvchat.text.servers import CACHED_TOKENS, model_name
+from kvchat.values import as_fields
 
 GLYPHS: dict[Severity, str] = {Severity.PROBLEM: "✗", Severity.NOTE: "!", Severity.FINE: "✓"}
 PLACES: dict[HostClass, str] = {

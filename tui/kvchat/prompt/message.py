@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
 from kvchat.prompt.tools import NO_CALL, RESULT_POLICY, ToolCall, still_open
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.values import Statement
 
 if TYPE_CHECKING:
     from kvchat.prompt.token_ids import AnswerIds

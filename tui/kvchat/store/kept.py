@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvchat.cache.kept import Keep
 from kvchat.prompt.message import Node
+from kvchat.reports.kept import Keep
 from kvchat.store.conversations import ConversationRows, collect
 from kvchat.store.file.database import Database
 from kvchat.store.rows import NODE_FIELDS, columns, node_of

@@ -8,10 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.causes.cause import said
-from kvchat.cache.speed import SpeedSample
-from kvchat.cache.stats import Answered
+from kvchat.figures.accounting import TurnFigures, WarmupTotals
+from kvchat.figures.speed import SpeedSample
+from kvchat.figures.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, chained, has_end_only, settled
 from kvchat.prompt.tools import INTERRUPTED, NOT_CARRIED_OUT
@@ -25,6 +24,7 @@ from kvchat.store.presence.process_id import is_gone
 from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
 from kvchat.text.problems import StoreProblem
+from kvchat.values import said
 
 LOOKED_THROUGH = 5_000
 """Messages among which the last answer of a model is looked for."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement, statement_of, stored
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
@@ -22,6 +21,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import tagged
 from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
+from kvchat.values import Statement, statement_of, stored
 
 if TYPE_CHECKING:
     from kvchat.prompt.token_ids import AnswerIds

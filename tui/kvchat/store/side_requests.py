@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import SideTotals
+from kvchat.figures.accounting import SideTotals
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 from kvchat.store.rows import columns

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import SideTotals
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.stats import WEEK, Stats, begins, span, stats
+from kvchat.figures.accounting import SideTotals
+from kvchat.figures.speed import SpeedFit
+from kvchat.figures.stats import WEEK, Stats, begins, span, stats
 
 if TYPE_CHECKING:
     from kvchat.store.store import Store

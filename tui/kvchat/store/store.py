@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import TurnFigures, WarmupTotals, samples_of
-from kvchat.cache.speed import SpeedFit, SpeedSample, fit
-from kvchat.cache.stats import Answered
+from kvchat.figures.accounting import TurnFigures, WarmupTotals, samples_of
+from kvchat.figures.speed import SpeedFit, SpeedSample, fit
+from kvchat.figures.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree

@@ -9,22 +9,22 @@ from bisect import bisect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import NOISE, Totals, TurnFigures, totals
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.trust import KINDS
-from kvchat.cache.warmth import Heat, Warmth
+from kvchat.figures.accounting import NOISE, Totals, TurnFigures, totals
+from kvchat.figures.cause import Cause
+from kvchat.reports.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
 from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, percent, short_count, speed
 from kvchat.text.stats import answers_words, requests_name, unknown_words
 
 if TYPE_CHECKING:
-    from kvchat.cache.accounting import SideTotals, WarmupTotals
     from kvchat.cache.llamacpp.cache_config import Shape
     from kvchat.cache.llamacpp.planner import Plan
     from kvchat.cache.price import Price
-    from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
-    from kvchat.cache.speed import SpeedFit
+    from kvchat.figures.accounting import SideTotals, WarmupTotals
+    from kvchat.figures.speed import SpeedFit
+    from kvchat.reports.cache_report import CacheReport, HeldState, Ledger, TurnReport
 
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
 HEAT_NAMES: dict[Heat, str] = {

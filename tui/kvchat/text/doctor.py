@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import UNIQUE, StrEnum, verify
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement
+from kvchat.figures.accounting import TurnFigures
 from kvchat.text.findings import remedy_sentence
 from kvchat.text.format import count, counted, duration, filled
 from kvchat.text.notes import note_sentence
+from kvchat.values import Statement
 
 SECOND = 1.0
 """A gain below this many seconds is given in tokens alone."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from kvchat.cache.causes.cause import Statement
 from kvchat.sanitize import one_line
 from kvchat.text.format import count, counted
+from kvchat.values import Statement
 
 MOST_TAGS = 12
 """Tags that are named at most."""

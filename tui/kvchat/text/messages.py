@@ -12,7 +12,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.format import count, duration, filled
 
 if TYPE_CHECKING:
-    from kvchat.cache.accounting import PromptProgress
+    from kvchat.figures.accounting import PromptProgress
 
 _HOLDS: dict[HoldKind, str] = {
     HoldKind.STOPPED: "answer stopped",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kvchat.cache.causes.cause import Argument, Statement
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault, fault_sentence, room_sentence
 from kvchat.text.findings import CHECK_ANSWER
 from kvchat.text.format import filled, span
+from kvchat.values import Argument, Statement
 
 _ELSEWHERE = "{url} is not on this machine, and you have not agreed to send"
 

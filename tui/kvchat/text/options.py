@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.report import TrunkBeginning
 from kvchat.prompt.request import Reserved, reserved
+from kvchat.reports.cache_report import TrunkBeginning
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 

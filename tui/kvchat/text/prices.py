@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, CheaperWay, Price
+from kvchat.figures.accounting import NOISE
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, roughly_known
 from kvchat.text.findings import cause_name

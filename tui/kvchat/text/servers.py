@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
-    from kvchat.cache.speed import SpeedFit
+    from kvchat.figures.speed import SpeedFit
 
 ENGINE = "the built-in engine"
 CACHED_TOKENS = "cached tokens"

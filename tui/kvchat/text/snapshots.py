@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import UNIQUE, StrEnum, verify
 from typing import TYPE_CHECKING
 
-from kvchat.cache.causes.cause import Statement
 from kvchat.text.format import counted, filled, size
+from kvchat.values import Statement
 
 if TYPE_CHECKING:
-    from kvchat.cache.report import KeptRoom, KeptState
+    from kvchat.reports.cache_report import KeptRoom, KeptState
 
 KEPT = "Kept · saved while the server is idle"
 KEPT_HERE = "Kept up to this answer · saved while the server is idle"

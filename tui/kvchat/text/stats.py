@@ -8,8 +8,8 @@ from kvchat.text.findings import cause_name
 from kvchat.text.format import count, counted, duration, percent
 
 if TYPE_CHECKING:
-    from kvchat.cache.accounting import Totals
-    from kvchat.cache.stats import Stats
+    from kvchat.figures.accounting import Totals
+    from kvchat.figures.stats import Stats
 
 
 LEGEND = "tokens cached", "new", "wasted"

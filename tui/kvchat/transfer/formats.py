@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from kvchat.transfer import FORMATS
 
 if TYPE_CHECKING:
-    from kvchat.cache.speed import SpeedFit
+    from kvchat.figures.speed import SpeedFit
     from kvchat.prompt.conversation import Conversation
     from kvchat.prompt.tree import Tree
 

@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.figures.accounting import TurnFigures
 from kvchat.latex import MATH, keep_latex
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.images import sha256_of

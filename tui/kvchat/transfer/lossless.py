@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from msgspec.structs import asdict
 
 from kvchat import __version__
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement, as_fields, statement
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.images import count_images, images_in, stored_part, url_sha256
@@ -28,6 +27,7 @@ from kvchat.sanitize import finite
 from kvchat.transfer.exact_json import dumps, loads
 from kvchat.transfer.formats import Format, Source, Sources, TransferError
 from kvchat.transfer.importing.thread import EARLIEST, LATEST
+from kvchat.values import Statement, as_fields, statement
 
 DOCUMENT = "kvchat-conversations"
 VERSION = 1

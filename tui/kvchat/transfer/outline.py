@@ -12,7 +12,7 @@ from pathlib import PureWindowsPath
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import Totals, totals
+from kvchat.figures.accounting import Totals, totals
 from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation

@@ -13,8 +13,8 @@ from kvchat.text.format import count, day_range, duration, percent, short_day
 from kvchat.text.stats import LEGEND, answers_words, days_words, headline, reuse_words, unknown_words
 
 if TYPE_CHECKING:
-    from kvchat.cache.accounting import Totals
-    from kvchat.cache.stats import Day, Stats
+    from kvchat.figures.accounting import Totals
+    from kvchat.figures.stats import Day, Stats
 
 WIDTH, HEIGHT = 800, 420
 LEFT, RIGHT = 44, 756

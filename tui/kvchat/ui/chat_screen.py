@@ -20,12 +20,12 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.commands import keys, slash
 from kvchat.commands.actions import ACTIONS, BY_ID, Action
 from kvchat.commands.keymap import help_rows
 from kvchat.paths import is_missing
 from kvchat.prompt.tags import listed
+from kvchat.reports.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import binding, bindings
 from kvchat.ui.widgets.composer.widget import Composer

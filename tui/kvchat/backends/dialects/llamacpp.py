@@ -68,9 +68,9 @@ from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
 from kvchat.backends.template import facts_of_text
 from kvchat.backends.tokens import PieceTokens
-from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.thoughts import Begins, ThoughtTags, tags_in

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kvchat import values
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import Answer, HttpBackend
@@ -51,9 +52,8 @@ from kvchat.backends.http.payload import (
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
 from kvchat.backends.recognition import is_of
-from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes import cause
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.wire import whole_characters
@@ -239,7 +239,7 @@ class LlamaSwapAnswer(ChatAnswer):
         if not self._was_loaded or error is not None:
             return ended
         return replace(
-            ended, warnings=(*ended.warnings, cause.said(NoteKind.MODEL_LOADED, model=errors.quoted(self._asked)))
+            ended, warnings=(*ended.warnings, values.said(NoteKind.MODEL_LOADED, model=errors.quoted(self._asked)))
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from kvchat import values
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo
 from kvchat.backends.dialects.program import ProgramBackend
@@ -24,7 +25,6 @@ from kvchat.backends.http.payload import (
     text_at,
 )
 from kvchat.backends.kinds import KINDS, Figures
-from kvchat.cache.causes import cause
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.servers import CACHED_TOKENS
@@ -90,7 +90,7 @@ class LMStudioBackend(ProgramBackend):
         ended = super()._explained_end(ended)
         if ended.remark is None or ended.remark.kind != NoteKind.NO_WORDS:
             return ended
-        return replace(ended, remark=cause.said(NoteKind.NOT_FITTING, title=self.kind.title, room=self.kind.room))
+        return replace(ended, remark=values.said(NoteKind.NOT_FITTING, title=self.kind.title, room=self.kind.room))
 
 
 def seconds_of(span: str) -> int | None:

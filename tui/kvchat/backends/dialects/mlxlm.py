@@ -22,7 +22,7 @@ from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.backends.kinds import KINDS, Figures
 from kvchat.backends.local_template import template_here
 from kvchat.backends.template import facts_of_text, reasoning_option_in
-from kvchat.cache.accounting import PromptProgress
+from kvchat.figures.accounting import PromptProgress
 from kvchat.text.faults import Fault
 
 DEFAULT_MODEL = "default_model"

@@ -30,9 +30,9 @@ from kvchat.backends.dialect import (
 from kvchat.backends.http.payload import count_at, figures_at, is_object
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.http.transport import ResponseHead
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.text.faults import Fault
+from kvchat.values import Statement, said
 
 # -- what follows from the token counts of several turns; what they do not show is None -------------------------------
 

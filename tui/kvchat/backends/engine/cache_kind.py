@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from kvchat.backends.dialect import ServerInfo
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.text.snapshots import SnapshotProblem
+from kvchat.values import Statement, said
 
 KV_TYPE = "f16"
 """The type of the cache's numbers in the embedded engine; a setting for it would belong into the shape."""

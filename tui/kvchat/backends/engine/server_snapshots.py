@@ -20,9 +20,9 @@ from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import Snapshot, checksum, kept_among, read_card, token_ids
 from kvchat.backends.engine.snapshots import MOST_BYTES, SnapshotDir, SnapshotError
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
 from kvchat.text.snapshots import SnapshotProblem
+from kvchat.values import Statement, said
 
 NAMES = 8
 _PREFIX = re.compile(r"[0-9a-f]{15}")

@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, kept_among, read_card, token_ids
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
 from kvchat.patterns import compiled_later
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+from kvchat.values import Statement, said
 
 MOST = 24
 MOST_BYTES = 4 << 30

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from kvchat import paths
-from kvchat.cache.causes.cause import Statement, statement_of, stored
+from kvchat.values import Statement, statement_of, stored
 
 FILE = "verdicts.json"
 MOST = 50

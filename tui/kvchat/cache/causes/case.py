@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kvchat.cache.causes.cause import Cause, Divergence, Finding, Statement
+from kvchat.cache.causes.cause import Divergence, Finding
 from kvchat.cache.causes.divergence import Parting
 from kvchat.cache.causes.evidence import Evidence
 from kvchat.cache.causes.remedies import ENGINE_FLAGS, Flags
+from kvchat.figures.cause import Cause
+from kvchat.values import Statement
 
 
 class Suspicion(Struct, frozen=True):

@@ -6,8 +6,9 @@ leave out of it is old reasoning, and that is allowed for.
 
 from __future__ import annotations
 
-from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.causes.cause import Reason, Statement, said
+from kvchat.cache.causes.cause import Reason
+from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.values import Statement, said
 
 RETOKENISED = 0.25
 """The part of a reply that may be missing because it is written differently when it comes back (white space, end

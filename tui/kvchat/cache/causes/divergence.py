@@ -17,9 +17,9 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import NOISE, reads_back
 from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.causes.evidence import Evidence, LastRead
+from kvchat.figures.accounting import NOISE, reads_back
 
 _THOUGHT = re.compile(r"think|thought|reason|channel", re.IGNORECASE)
 _TAIL = 64

@@ -10,12 +10,12 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.remedies import NO_FLAGS, Flags
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.price import Act
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import TurnFigures
 
 Change = Act | Literal["tools", "compact"]
 """An act of the user that changes what is sent; each was priced before it was done."""

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import sent_causes, server_causes, state_causes
 from kvchat.cache.causes.case import Case, Suspicion
-from kvchat.cache.causes.cause import Cause, Finding, Reason, said
+from kvchat.cache.causes.cause import Finding, Reason
 from kvchat.cache.causes.divergence import NO_PARTING, parting
 from kvchat.cache.causes.evidence import Evidence
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
+from kvchat.values import said
 
 _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
     server_causes.server_gone,

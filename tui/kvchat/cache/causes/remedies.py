@@ -9,8 +9,9 @@ from enum import StrEnum, auto
 
 from msgspec import Struct
 
-from kvchat.cache.causes.cause import Remedy, Statement, said
+from kvchat.cache.causes.cause import Remedy
 from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.values import Statement, said
 
 
 class RemedyWay(StrEnum):

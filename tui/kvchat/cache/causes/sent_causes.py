@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.case import Case, Suspicion
-from kvchat.cache.causes.cause import Cause, Divergence, Reason, Remedy, Statement, said
+from kvchat.cache.causes.cause import Divergence, Reason, Remedy
 from kvchat.cache.causes.divergence import Difference, content_of, differ, prompt_length, spans
 from kvchat.cache.causes.evidence import Evidence
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
+from kvchat.values import Statement, said
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8}\.? \d{4}|[A-Z][a-z]{2,8}\.? \d{1,2},? \d{4}")
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.case import Case, Suspicion
-from kvchat.cache.causes.cause import Cause, Finding, Reason, Remedy, Statement, said
+from kvchat.cache.causes.cause import Finding, Reason, Remedy
 from kvchat.cache.causes.evidence import NOBODY
+from kvchat.figures.cause import Cause
+from kvchat.values import Statement, said
 
 NEVER = 3
 """Turns in a row without any reuse from which a server is thought not to cache at all."""

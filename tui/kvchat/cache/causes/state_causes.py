@@ -6,11 +6,13 @@ of a slot only where it ran in that slot, or where slots are not known and nothi
 
 from __future__ import annotations
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.case import Case, Suspicion
-from kvchat.cache.causes.cause import Cause, Reason, Remedy, said
+from kvchat.cache.causes.cause import Reason, Remedy
 from kvchat.cache.causes.evidence import GOING_BACK, OwnUse
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.cause import Cause
+from kvchat.values import said
 
 SIMILAR = 0.1
 """llama.cpp takes the slot that holds more than this share of a prompt."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.llamacpp.batches import told_by_batches
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
+from kvchat.figures.accounting import NOISE
 from kvchat.values import decode, encode
 
 MEMORY = 0.9

@@ -11,9 +11,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.llamacpp.cache_config import is_tested
 from kvchat.cache.llamacpp.hypotheses import MEMORY
+from kvchat.figures.accounting import NOISE
 
 ENOUGH = 20
 KINDS = 3

@@ -29,8 +29,8 @@ from kvchat.text.problems import ChatProblem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvchat.cache.accounting import SideTotals
     from kvchat.chat.server.link import Link
+    from kvchat.figures.accounting import SideTotals
     from kvchat.memory.entry import Change, Entry, Kind
     from kvchat.memory.memories import Memories
     from kvchat.memory.recall import Recalled

@@ -14,9 +14,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import said
-from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracked_turn import TrackedTurn
@@ -25,12 +22,15 @@ from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.turns.answer_run import AnswerRun
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.branching import awaited, instructed
 from kvchat.prompt.message import Node, NoteKind, State, tools_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree_read import read_before
+from kvchat.reports.warmth import Heat
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
+from kvchat.values import said
 
 ROOM = 800
 """Tokens that an instruction and its answer take, at most."""

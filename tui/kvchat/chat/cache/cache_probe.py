@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from kvchat.backends.dialect import BackendError
-from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.figures.speed import SpeedSample
 
 PART = 20
 """Tokens of one prompt: enough for a checkpoint to lie within it."""

@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.price import Act, PrefillSpan, Price, alternatives, prefill_span, price
-from kvchat.cache.warmth import UNKNOWN, Heat
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.conversations.live import OpenConversation
@@ -20,11 +18,13 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.tools.named import named_tools
 from kvchat.chat.turns.alternatives import AlternativesRequest
+from kvchat.figures.cause import Cause
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.compaction import turns_of
 from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import Node, Role, system_message, tools_of, with_tools
 from kvchat.prompt.tree import Tree
+from kvchat.reports.warmth import UNKNOWN, Heat
 
 PRICE_S = 1.0
 """A price waits no longer than this for what the last answer left in the cache, and then for the server's tokens."""

@@ -11,8 +11,6 @@ from itertools import takewhile
 
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.llamacpp.planner import DETOUR, Way
-from kvchat.cache.rail import NO_WORD, Cached, Stretch, Where
-from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
@@ -20,6 +18,8 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import WarmthChanged
 from kvchat.prompt.message import Node, Role
+from kvchat.reports.rail import NO_WORD, Cached, Stretch, Where
+from kvchat.reports.warmth import Heat, Warmth
 
 PLACES = {Heat.WARM: Where.SLOT, Heat.PARKED: Where.STORED, Heat.COLD: Where.NOWHERE}
 

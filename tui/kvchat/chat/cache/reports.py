@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kvchat.cache.accounting import TurnFigures, misses, totals
-from kvchat.cache.causes.cause import Cause, Finding
+from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TrunkBeginning, TurnReport
-from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_states import KeptStates
 from kvchat.chat.core import Core
+from kvchat.figures.accounting import TurnFigures, misses, totals
+from kvchat.figures.cause import Cause
+from kvchat.figures.stats import Day
 from kvchat.prompt.citations import name_of
 from kvchat.prompt.message import Node, Role, instructions_of
+from kvchat.reports.cache_report import (
+    CacheReport,
+    HeldState,
+    Holdings,
+    Ledger,
+    MessageCells,
+    TrunkBeginning,
+    TurnReport,
+)
 from kvchat.store import StoreError
 from kvchat.store.stats import cache_stats
 from kvchat.text.cache import cache_rules

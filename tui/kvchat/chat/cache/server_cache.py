@@ -24,7 +24,6 @@ from kvchat.backends.dialect import (
     SlotCount,
     Waiting,
 )
-from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
@@ -43,6 +42,7 @@ from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.turn_journal import BROKEN_OFF, Journal, identity, stopped_by_model
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
+from kvchat.figures.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tree_read import ReadBefore
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import Figures, kind_of
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
+from kvchat.figures.accounting import NOISE
 from kvchat.prompt.message import Node, Role, State
+from kvchat.reports.warmth import UNKNOWN, Heat, Warmth
 
 BYTES_PER_TOKEN = 4
 ROOM = 500_000

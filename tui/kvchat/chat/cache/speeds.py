@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from kvchat.cache.accounting import measured_speed
-from kvchat.cache.speed import SpeedFit
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.figures.accounting import measured_speed
+from kvchat.figures.speed import SpeedFit
 from kvchat.prompt.message import Node, Role
 from kvchat.store import StoreError
 

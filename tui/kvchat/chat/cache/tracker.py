@@ -30,15 +30,12 @@ from kvchat.backends.dialect import (
     TextDelta,
     Waiting,
 )
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
-from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested, writes_checkpoints
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json
 from kvchat.cache.tokens import NO_TOKENS
-from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.branch_ids import ServerBranchIds
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.model_file import model_in_file
@@ -54,11 +51,15 @@ from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
+from kvchat.reports.warmth import UNKNOWN, Heat, Warmth
 from kvchat.store import StoreError
 from kvchat.text.faults import Fault
+from kvchat.values import Statement
 
 NOBODY_FORESEES = frozenset(
     {Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED, Cause.CACHE_FULL}

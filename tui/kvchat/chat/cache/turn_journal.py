@@ -19,8 +19,6 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Change, Evidence, Foreign, LastRead, OwnUse, ServerIdentity
 from kvchat.cache.causes.server_causes import NEVER
 from kvchat.cache.llamacpp.cache_config import Shape
@@ -29,6 +27,8 @@ from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, Role, State
 
 BROKEN_OFF = (State.CANCELLED, State.INTERRUPTED, State.ERROR)

@@ -18,11 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, HostClass, PrefillAccess, ServerInfo
-from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.planner import WORTH, PlannedWay, Way
-from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.cache_probe import probe, unused
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
@@ -34,9 +31,12 @@ from kvchat.chat.events import WarmthChanged
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
+from kvchat.figures.accounting import PromptProgress
+from kvchat.figures.speed import SpeedSample
 from kvchat.prompt.branching import closed
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State
+from kvchat.reports.warmth import Heat
 
 REST_S = 1.0
 """How long a conversation is looked at before it is warmed up."""

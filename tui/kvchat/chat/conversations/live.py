@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Prompted, Reported, Waiting
-from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.chat.errors import ChatError
+from kvchat.figures.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of, tools_of
 from kvchat.prompt.tools import ToolCall, tool_names
@@ -20,7 +20,7 @@ from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.cache.causes.cause import Finding
-    from kvchat.cache.speed import SpeedFit
+    from kvchat.figures.speed import SpeedFit
 
 
 class LiveAnswer(Struct):

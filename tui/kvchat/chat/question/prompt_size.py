@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Sequence
 
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
-from kvchat.cache.token_estimate import TokenEstimate, learnt
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import TooLongError
 from kvchat.prompt.message import Node, tools_of
+from kvchat.prompt.token_estimate import TokenEstimate, learnt
 
 COUNTED_FROM = 0.6
 """The share of the window from which an estimate is not enough."""

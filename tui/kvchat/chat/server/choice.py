@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass
 from kvchat.backends.http.payload import Model
-from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
@@ -28,6 +27,7 @@ from kvchat.chat.server.connection_state import Phase
 from kvchat.chat.server.link import DEFAULT, Link, is_file, normal
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.paths import pasted_path
+from kvchat.reports.warmth import Heat
 from kvchat.sanitize import one_line
 from kvchat.text.faults import BUILT_IN
 from kvchat.text.problems import ChatProblem

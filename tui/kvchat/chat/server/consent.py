@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link, is_on_this_machine, normal
 from kvchat.prompt.message import NoteKind, Role
 from kvchat.sanitize import one_line
 from kvchat.store import Store
+from kvchat.values import Statement, said
 
 
 class Consent:

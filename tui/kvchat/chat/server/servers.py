@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
@@ -35,6 +34,7 @@ from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import Reaching, model_name, place_words
+from kvchat.values import Statement, said
 
 LAST_SERVER = "last server"
 """The setting that holds the name of the server used last: chosen on the screen, given to a run, or found on this

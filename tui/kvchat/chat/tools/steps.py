@@ -16,7 +16,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Waiting
-from kvchat.cache.causes.cause import said
 from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.core import Core
@@ -36,6 +35,7 @@ from kvchat.prompt.tools import CALLS_LEFT_OUT, INTERRUPTED, NOT_CARRIED_OUT, To
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.store import StoreError
+from kvchat.values import said
 
 RESULT_SHARE = 4
 """The results of a turn take at most this part of the window."""

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended, OfAlternative, ServerInfo, StreamEvent
-from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.errors import ChatError
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import CUT, Node, State
 from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem

@@ -28,8 +28,6 @@ from kvchat.backends.dialect import (
     Trouble,
     Waiting,
 )
-from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.cause import said
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracked_turn import TrackedTurn
@@ -42,10 +40,12 @@ from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
+from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import Node, NoteKind, Role, State, tools_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
+from kvchat.values import said
 
 
 class AnswerRequest(Struct, eq=False):

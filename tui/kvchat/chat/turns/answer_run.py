@@ -27,14 +27,14 @@ from kvchat.backends.dialect import (
     WasThought,
     failure,
 )
-from kvchat.cache.accounting import PromptProgress, TurnFigures, new_tokens
-from kvchat.cache.causes.cause import said
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
+from kvchat.figures.accounting import PromptProgress, TurnFigures, new_tokens
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled, tools_of
 from kvchat.prompt.token_ids import AnswerIds, answered, known_ids
 from kvchat.prompt.tools import MOST_CALLS, ToolCall, readable, with_ids
 from kvchat.text.faults import Fault
+from kvchat.values import said
 
 CHECKPOINT_SECONDS = 0.2
 SCREEN_SECONDS = 0.03

@@ -17,7 +17,7 @@ from kvchat.prompt.message import Node, Role
 from kvchat.text.findings import dropped_text_notice
 
 if TYPE_CHECKING:
-    from kvchat.cache.causes.cause import Statement
+    from kvchat.values import Statement
 
 
 class DroppedText:

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause, Finding, Statement, said
+from kvchat.cache.causes.cause import Finding
 from kvchat.cache.causes.evidence import Change
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracked_turn import TrackedTurn
@@ -46,6 +45,8 @@ from kvchat.chat.turns.answer_request import AnswerRequest, AnswerRequests
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.chat.turns.running_turn import AnswerTask, RunningTurn
+from kvchat.figures.accounting import TurnFigures
+from kvchat.figures.cause import Cause
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun, closed
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id, tools_of
@@ -58,6 +59,7 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.store import StoreError
 from kvchat.text.messages import GO_ON, asked_to_go_on
 from kvchat.text.problems import ChatProblem
+from kvchat.values import Statement, said
 
 if TYPE_CHECKING:
     from kvchat.chat.tools.steps import ToolSteps

@@ -23,7 +23,6 @@ from typing import IO, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.paths import reason
 from kvchat.transfer.formats import Source
 from kvchat.transfer.importing import FORMATS
@@ -39,6 +38,7 @@ from kvchat.transfer.importing.thread import (
     TextFormat,
     Thread,
 )
+from kvchat.values import Statement, said
 
 log = logging.getLogger(__name__)
 

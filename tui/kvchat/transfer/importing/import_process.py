@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvchat.apart.process import SECONDS, End, EndedError, Process
-from kvchat.cache.causes.cause import said
 from kvchat.transfer.importing.files import FoundConversation, ImportProgress, Missed
 from kvchat.transfer.importing.passing import Arriving, FrameKind, missed_of, read
 from kvchat.transfer.importing.thread import ImportRefusal, NotTaken
+from kvchat.values import said
 
 MODULE = "kvchat.transfer.importing.import_child"
 MEMORY = 768 << 20

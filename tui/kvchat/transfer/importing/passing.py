@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from kvchat.cache.causes.cause import statement
 from kvchat.prompt.message import Role
 from kvchat.prompt.tools import ToolCall
 from kvchat.transfer.formats import Source, TransferError
@@ -29,6 +28,7 @@ from kvchat.transfer.importing.thread import (
     text_of,
 )
 from kvchat.transfer.lossless import fields_of, source_of
+from kvchat.values import statement
 
 BATCH = 2**18
 """Characters of messages in one frame, where they are more than one."""

@@ -7,10 +7,10 @@ from collections import Counter
 
 from msgspec import Struct, field
 
-from kvchat.cache.causes.cause import Statement
 from kvchat.text import imports as words
 from kvchat.transfer.importing.files import Missed
 from kvchat.transfer.importing.thread import Loss
+from kvchat.values import Statement
 
 
 class Skip(Struct, frozen=True):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.prompt.message import Role
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.prompt.tags import LONGEST as LONGEST_TAG
 from kvchat.prompt.tools import NO_CALL, ToolCall
 from kvchat.sanitize import finite
+from kvchat.values import Argument, Statement, said
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.warmth import Heat
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import spans_in
+from kvchat.figures.accounting import NOISE
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
+from kvchat.reports.warmth import Heat
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, cost_words, opening_words, roughly_known, shown_heat, to_prefill, to_read
 from kvchat.text.format import duration
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
-    from kvchat.cache.speed import SpeedFit
     from kvchat.chat.service import ChatService
+    from kvchat.figures.speed import SpeedFit
     from kvchat.prompt.message import Node
     from kvchat.ui.controllers.cache_panel import CachePanelController
     from kvchat.ui.controllers.compaction import CompactionController

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from rich.cells import cell_len
 
-from kvchat.cache.accounting import TurnFigures
 from kvchat.commands.keymap import KeyOf, default_key
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.images import Thumbnail, sha256_of

@@ -18,9 +18,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
+from kvchat.reports.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.cache import opening_words
 from kvchat.text.format import count, counted, moment

@@ -16,13 +16,13 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Divergence
-from kvchat.cache.report import CacheReport, HeldState, KeptRoom, Ledger, MessageCells, TurnReport
-from kvchat.cache.stats import Day
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
+from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.figures.stats import Day
+from kvchat.reports.cache_report import CacheReport, HeldState, KeptRoom, Ledger, MessageCells, TurnReport
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
     REUSE_UNKNOWN,

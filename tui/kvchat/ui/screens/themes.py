@@ -13,10 +13,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.rail import Stretch, Where
 from kvchat.config.themes import AUTOMATIC
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Role, State
+from kvchat.reports.rail import Stretch, Where
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.report import HeldState, Holdings, TurnReport
+from kvchat.figures.accounting import PromptProgress, TurnFigures
+from kvchat.reports.cache_report import HeldState, Holdings, TurnReport
 from kvchat.sanitize import one_line
 from kvchat.text.cache import average_speed, turn_of
 from kvchat.text.findings import cause_name

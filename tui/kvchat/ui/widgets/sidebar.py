@@ -21,7 +21,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
 
-from kvchat.cache.warmth import UNKNOWN, Warmth
+from kvchat.reports.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.format import KEPT_MARK
 from kvchat.text.messages import queued_words

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.tags import FAVOURITE
+from kvchat.reports.warmth import Heat, Warmth
 from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, shown_heat, warmth_words
 from kvchat.text.messages import queued_words
 

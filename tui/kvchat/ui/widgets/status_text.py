@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import PromptProgress, TurnFigures
+from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
 from kvchat.text.cache import UNREPORTED, cause_is_unknown, roughly, token_parts, wasted_words

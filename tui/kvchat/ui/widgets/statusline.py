@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 
-from kvchat.cache.accounting import PromptProgress, TurnFigures
+from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
 from kvchat.text.messages import WAITING

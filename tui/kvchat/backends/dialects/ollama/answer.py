@@ -26,11 +26,11 @@ from kvchat.backends.http.payload import (
     parsed_or_none,
 )
 from kvchat.backends.http.stream import Payload
-from kvchat.cache.causes.cause import Statement, said
-from kvchat.cache.speed import SPEED_SAMPLE
+from kvchat.figures.speed import SPEED_SAMPLE
 from kvchat.prompt.message import NoteKind, State, chained
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
+from kvchat.values import Statement, said
 
 NS_PER_MS = 1_000_000
 _WITHOUT_ANSWER = ("load", "unload")

@@ -12,7 +12,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError
-from kvchat.cache.kept import Keep
 from kvchat.chat.cache.states.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
@@ -23,13 +22,14 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged
 from kvchat.chat.server.link import Link
 from kvchat.prompt.message import Node, Role, State
+from kvchat.reports.kept import Keep
 from kvchat.store import StoreError
 from kvchat.text.format import size
 from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 if TYPE_CHECKING:
-    from kvchat.cache.report import KeptRoom
+    from kvchat.reports.cache_report import KeptRoom
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class KeptStates(ConversationObserver):
 
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
-        from kvchat.cache.report import KeptRoom, KeptState
+        from kvchat.reports.cache_report import KeptRoom, KeptState
 
         self._claims.look_again()  # the trash may have been emptied
         rows, found = self._claims.conversations(), list[KeptState]()

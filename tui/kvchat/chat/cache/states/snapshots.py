@@ -27,13 +27,13 @@ from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import Claims, SnapshotDir, SnapshotError
 from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.backends.http.transport import unskippable
-from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.states.state_proof import RESTORE_S, StateProof, StateReturn
 from kvchat.paths import PathError, reason
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+from kvchat.values import Statement, said
 
 if TYPE_CHECKING:
     from kvchat.backends.engine.options import EngineOptions

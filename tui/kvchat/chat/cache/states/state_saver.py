@@ -11,12 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from kvchat.backends.dialect import Backend
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Statement, said
-from kvchat.cache.kept import Keep
 from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import WORTH, PlannedWay
-from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, SlotOutcome, Snapshots
@@ -25,9 +21,13 @@ from kvchat.chat.core import Core
 from kvchat.chat.events import ConversationsChanged, Noticed, ServiceEvent
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
+from kvchat.figures.accounting import NOISE
+from kvchat.figures.speed import SpeedFit
 from kvchat.prompt.message import Node
+from kvchat.reports.kept import Keep
 from kvchat.store import StoreError
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+from kvchat.values import Statement, said
 
 GB = 1_000_000_000
 IDLE_S = 60.0

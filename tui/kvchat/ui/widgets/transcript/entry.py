@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual.strip import Strip
 
-from kvchat.cache.rail import NO_WORD, Where
 from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.message import Role
+from kvchat.reports.rail import NO_WORD, Where
 from kvchat.sanitize import clean
 from kvchat.ui.render.lazy_text import UNSEEN, LazyText
 from kvchat.ui.render.message import CARET, NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows

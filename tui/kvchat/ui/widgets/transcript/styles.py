@@ -14,7 +14,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kvchat.cache.rail import Where
+from kvchat.reports.rail import Where
 from kvchat.ui.render.rows import PIXELS, Row
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 

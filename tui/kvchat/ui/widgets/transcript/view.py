@@ -18,8 +18,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kvchat.cache.rail import NO_WORD, Stretch
 from kvchat.prompt.message import Role
+from kvchat.reports.rail import NO_WORD, Stretch
 from kvchat.ui.render.rows import copied
 from kvchat.ui.widgets.jump import Letter, with_letters
 from kvchat.ui.widgets.transcript import messages

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
-from kvchat.cache.kept import Keep
 from kvchat.cache.llamacpp.planner import Plan
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.stats import Day
-from kvchat.cache.warmth import Warmth
+from kvchat.figures.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
+from kvchat.figures.speed import SpeedFit
+from kvchat.figures.stats import Day
+from kvchat.reports.kept import Keep
+from kvchat.reports.warmth import Warmth
 
 if TYPE_CHECKING:
     from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cache.token_estimate import LEAST, MOST, TokenEstimate, learnt
+from kvchat.prompt.token_estimate import LEAST, MOST, TokenEstimate, learnt
 
 PROSE = (
     "When the people of the village had gathered in the hall, the old woman who kept the bees began to "

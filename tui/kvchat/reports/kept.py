@@ -1,4 +1,4 @@
-"""Which states the user keeps; what is saved of them is in `cache.report`."""
+"""Which states the user keeps; what is saved of them is in `reports.cache_report`."""
 
 from __future__ import annotations
 

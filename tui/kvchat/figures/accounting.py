@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.cache.causes.cause import Cause, Statement
-from kvchat.cache.speed import SPEED_SAMPLE, SpeedFit, SpeedSample
+from kvchat.figures.cause import Cause
+from kvchat.figures.speed import SPEED_SAMPLE, SpeedFit, SpeedSample
+from kvchat.values import Statement
 
 NOISE = 8
 """Wasted tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import Totals, TurnFigures, measured_speed, seconds_saved, totals
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.stats import Answered, begins, span, stats
+from kvchat.figures.accounting import Totals, TurnFigures, measured_speed, seconds_saved, totals
+from kvchat.figures.speed import SpeedFit
+from kvchat.figures.stats import Answered, begins, span, stats
 
 NOW = datetime(2026, 6, 21, 14, 30, tzinfo=UTC).timestamp()
 WEEK = span(NOW, 7, UTC)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import NOISE
+from kvchat.figures.accounting import NOISE
 
 
 class Where(StrEnum):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.accounting import TurnFigures, measured_speed, samples_of
-from kvchat.cache.speed import SpeedFit, SpeedSample, fit
+from kvchat.figures.accounting import TurnFigures, measured_speed, samples_of
+from kvchat.figures.speed import SpeedFit, SpeedSample, fit
 
 ALPHA, BETA = 3e-3, 3e-7
 TRUE = SpeedFit(ALPHA, BETA)

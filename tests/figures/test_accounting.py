@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
 from kvchat.cache.price import PrefillSpan, prefill_span, price
-from kvchat.cache.speed import SpeedFit
+from kvchat.figures.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
+from kvchat.figures.speed import SpeedFit
 
 
 def turn(prompt, cached, new, predicted=10, ms=100.0):

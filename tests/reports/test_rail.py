@@ -7,10 +7,10 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.rail import NO_WORD, Cached, Stretch, Where
 from kvchat.chat.cache.extents import ends_of
+from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.prompt.message import Message, Role, node
+from kvchat.reports.rail import NO_WORD, Cached, Stretch, Where
 
 SIZES = st.lists(st.integers(0, 500), max_size=12)
 

@@ -10,7 +10,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 
 from msgspec import Struct, field
 
-from kvchat.cache.accounting import (
+from kvchat.figures.accounting import (
     SideTotals,
     Totals,
     TurnFigures,
@@ -20,7 +20,7 @@ from kvchat.cache.accounting import (
     sum_of,
     totals,
 )
-from kvchat.cache.speed import SpeedFit
+from kvchat.figures.speed import SpeedFit
 
 WEEK = 7
 """Days, today included."""
