@@ -1,4 +1,4 @@
-"""docs/architecture.md and docs/parts.md are true: what they name is there; they name every package and every part."""
+"""The pages for who works on kvchat are true: what they name is there; they name every package, part and kit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from kvchat.config import Settings
 from kvchat.store import Store
 
 ROOT = Path(__file__).parents[2]
-PAGE, DETAILS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "parts.md"
-PACKAGES = {path.parent.name for path in (ROOT / "tui" / "kvchat").glob("*/__init__.py")}
+DOCS, CODE, TESTS = ROOT / "docs", ROOT / "tui" / "kvchat", ROOT / "tests"
+PAGE, DETAILS, FIRST, KITS = (DOCS / f"{name}.md" for name in ("architecture", "parts", "ten-files", "test-kits"))
+PACKAGES = {path.parent.name for path in CODE.glob("*/__init__.py")}
 LATE = [name for name, value in vars(ChatService).items() if isinstance(value, cached_property)]
 DOTTED = re.compile(f"`((?:{'|'.join(sorted(PACKAGES))})(?:\\.\\w+)+)`")
 
@@ -38,16 +39,39 @@ def found(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", [PAGE, DETAILS], ids=lambda page: page.name)
-def test_what_a_page_names_is_there(page: Path) -> None:
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 40), (DETAILS, 40), (FIRST, 10)], ids=lambda one: str(one))
+def test_what_a_page_names_is_there(page: Path, least: int) -> None:
     names = DOTTED.findall(page.read_text())
-    assert len(names) > 40
+    assert len(names) > least
     assert [name for name in names if not found(name)] == []
 
 
 def test_the_architecture_names_every_package() -> None:
     text = PAGE.read_text()
     assert [name for name in sorted(PACKAGES) if not re.search(rf"\b{name}[/.]", text)] == []
+
+
+def test_the_details_have_a_paragraph_for_each_package_and_name_those_in_it() -> None:
+    text = DETAILS.read_text().partition("\n## The packages\n")[2].partition("\n## ")[0]
+    paragraphs = {part[3:].partition("`")[0]: part for part in text.split("\n\n") if part.startswith("**`")}
+    assert sorted(paragraphs) == sorted(PACKAGES)
+    inner = [path.parent.relative_to(CODE) for path in CODE.glob("*/*/**/__init__.py")]
+    names = [(".".join(package.parts), paragraphs[package.parts[0]]) for package in inner]
+    assert [name for name, paragraph in names if f"`{name}`" not in paragraph] == []
+
+
+def test_ten_files_are_to_be_read_first() -> None:
+    files = re.findall(r"^\d+\. `([\w.]+)`:", FIRST.read_text(), re.MULTILINE)
+    assert len(files) == 10
+    lengths = [len((CODE / f"{name.replace('.', '/')}.py").read_text().splitlines()) for name in files]
+    assert sum(lengths) < 5000  # as the page says
+
+
+def test_every_kit_of_the_tests_is_named_and_what_is_named_is_there() -> None:
+    named = set(re.findall(r"`([\w/]+\.py)`", KITS.read_text()))
+    kits = [path.relative_to(TESTS).as_posix() for path in (*TESTS.glob("*.py"), *TESTS.glob("**/*_kit.py"))]
+    assert sorted(set(kits) - named) == []
+    assert [name for name in sorted(named) if not (TESTS / name).is_file()] == []
 
 
 @pytest.mark.usefixtures("own_folders")

@@ -1,4 +1,4 @@
-"""From nodes and running answers to what the transcript and the sidebar show. Pure functions."""
+"""From nodes and running answers to what the transcript shows. Pure functions."""
 
 from __future__ import annotations
 
