@@ -15,11 +15,11 @@ from catalogue import Listed
 from clock import Clock
 from drivers import printed, reference, typed
 from drivers.base import Driver, Setting, inherited_path
-from figures import Mark, analyse
 from install import Installations
 from parrot import write_parrot
 from recording import RecordingProxy
 
+from figures import Mark, analyse
 from kvchat.backends.engine.models import default_model
 from tiny_server import tiny_server
 
