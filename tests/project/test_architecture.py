@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
@@ -20,6 +21,19 @@ PAGE, DETAILS, FIRST, KITS = (DOCS / f"{name}.md" for name in ("architecture", "
 PACKAGES = {path.parent.name for path in CODE.glob("*/__init__.py")}
 LATE = [name for name, value in vars(ChatService).items() if isinstance(value, cached_property)]
 DOTTED = re.compile(f"`((?:{'|'.join(sorted(PACKAGES))})(?:\\.\\w+)+)`")
+
+
+SCREEN = ("ui", "cli", "commands", "plain", "text")
+UNMAPPED = ("chat/cache/server_cache.py", "chat/cache/tracker.py")
+MAP = "\n\nIn the order in which they are called"
+
+
+def is_heart(path: Path) -> bool:
+    """Whether a file is long and knows much: over 450 lines, and more than 30 names of ours imported."""
+    text = path.read_text()
+    ours = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
+    names = [name for node in ours if (node.module or "").startswith("kvchat") for name in node.names]
+    return len(text.splitlines()) > 450 and len(names) > 30
 
 
 def found(name: str) -> bool:
@@ -65,6 +79,27 @@ def test_ten_files_are_to_be_read_first() -> None:
     assert len(files) == 10
     lengths = [len((CODE / f"{name.replace('.', '/')}.py").read_text().splitlines()) for name in files]
     assert sum(lengths) < 5000  # as the page says
+
+
+def test_files_that_are_long_and_know_much_begin_with_a_map() -> None:
+    below = [path for path in CODE.glob("**/*.py") if path.relative_to(CODE).parts[0] not in SCREEN]
+    hearts = [path for path in below if is_heart(path)]
+    assert len(hearts) >= 8
+    for path in hearts:
+        name, module = path.relative_to(CODE).as_posix(), ast.parse(path.read_text())
+        if name in UNMAPPED:
+            continue
+        steps = (ast.get_docstring(module) or "").partition(MAP)[2]
+        here = {
+            node.name
+            for node in ast.walk(module)
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        named = [
+            one for step in re.findall(r"^\d\. (.*?):", steps, re.MULTILINE) for one in re.findall(r"`(\w+)`", step)
+        ]
+        assert len(named) >= 3, f"{name} begins with no map"
+        assert set(named) <= here, f"{name}: {set(named) - here}"
 
 
 def test_every_kit_of_the_tests_is_named_and_what_is_named_is_there() -> None:

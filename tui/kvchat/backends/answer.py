@@ -2,6 +2,15 @@
 
 An answer is complete when a `finish_reason` came, and only then. `[DONE]`, or a clean end of HTTP,
 proves nothing. A figure that was not reported is None, never 0.
+
+In the order in which they are called, by `base.HttpBackend`:
+
+1. `resume`: what a cut answer had already.
+2. `take`: one value of the stream. `_choice` and `_delta` hand its parts to `answer_text`, `tool_calls` and
+   `answer_figures`, which emit the events.
+3. `ended`: the end. `_ended` chooses its state and note, `_failure` its error.
+
+`Alternatives` hands each part of an answer to several to the `ChatAnswer` that it belongs to.
 """
 
 from __future__ import annotations

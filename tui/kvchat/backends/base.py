@@ -4,6 +4,16 @@ Nothing that generates repeats by itself, except when nothing was sent (connecti
 that it is still loading its model or when it takes requests again (`Retry-After`), or it refused a field by name that
 it can do without. Everything else ends with a sentence and waits for the user. What only asks is asked once more when
 its connection breaks.
+
+In the order in which they are called:
+
+1. `identify`, `described`: who the server is, with its models. `listing`, `get_json` and `ask` fetch.
+2. `chat`: one request for an answer; `_chat` is the loop of what is sent again at once.
+3. `prepared`, `body`: the turn as this server takes it, and its bytes: `head`, `wires`, `extras`.
+4. `_attempt`: one POST, next to a `Watchdog`. `_refusal` makes the error of a status.
+5. `_read`: the stream, into the reader that `answer` gave; it ends with `Answer.ended`.
+
+A dialect overrides `described`, `prepared`, `path`, `around`, `extras` and `answer`, as far as its server differs.
 """
 
 from __future__ import annotations

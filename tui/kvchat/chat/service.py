@@ -2,6 +2,14 @@
 
 They alone speak to the store and to servers, and tell what happened by events. What a part needs of another
 it is given here.
+
+In the order in which they are called:
+
+1. `ChatService`: builds what every conversation needs; `core.Core` the ground of it. What a start does not need is a
+   `cached_property`, built at its first use.
+2. `begin_background`: jobs, memory, indexing and the mirror begin.
+3. `refresh`, `housekeeping`: called by the surface while it runs. `take_settings`: when settings were changed.
+4. `stop_all`, `aclose`: the end, in an order in which nothing is lost.
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 Wire bytes are written and read as they are, never rendered again, and every digest is checked on the way
 in. A wire that was changed after the export is reported, never loaded.
+
+In the order in which they are called:
+
+1. `fields_of`: a conversation as JSON values; `pieces`: the text of several, piece by piece.
+2. `source_of`: one conversation of a file. `Fields` gives each of its fields the type that is asked for, or raises.
+3. `_conversation`, then `_node` for each message, parents first; `_message` and `_figures` read what is in it.
+4. `_shown_is_sent`: whether the wire says what the screen will show.
 """
 
 from __future__ import annotations

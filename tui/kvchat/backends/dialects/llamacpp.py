@@ -6,6 +6,14 @@ them works as before: the call raises BackendError.
 
 It also runs as a router: one process that loads several models and hands each request to the model it names. There,
 nothing but a chat request loads a model.
+
+In the order in which they are called:
+
+1. `identify`, `described`: who it is; `_learn` keeps its template, special tokens and state, `_of_router` the models.
+2. `server_state`, `slot_counts`: which process answers, and what its slots hold.
+3. `prompt_text`, `tokens_of`: the prompt of a turn and its token ids, next to the request.
+4. `prepared`, `around`: a turn that goes out as token ids; `answer` reads it by `backends.completion`.
+5. `prefill`: a prompt that waits for no answer. `slot_file`, `erase_slot`, `probe_slot`: saved states.
 """
 
 from __future__ import annotations

@@ -2,6 +2,14 @@
 
 What was shown is what is sent, and nothing that stands on the branch is sent again. A document is data: it
 goes into the question's context, fenced and numbered, never into the system message.
+
+In the order in which they are called:
+
+1. `completions`, `attach`: while the question is written.
+2. `resolved`: when it is sent, the question with its files and passages; `_resolved_anew` for an edit.
+3. `retrieve`: what goes with a text, for the composer too. `_mentioned` finds the mentions, `_follow_mentions` reads.
+4. `_plan`: which files, and in which collections to search (`documents.retrieval_plan`).
+5. `_passages_for`: the passages (`documents.retriever`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,14 @@
 
 A conversation stays with the server it was begun on. Only one that nothing was answered in follows the server
 used last, and begins elsewhere where that one is off.
+
+In the order in which they are called:
+
+1. `first`: where a new conversation begins; `begin_here` looks for another server where that one is off.
+2. `opened`, `connect`: a conversation is looked at, its server is connected to (`link.Link`).
+3. `reach`: before a request; `must_take` refuses what the server cannot take, `backend` gives the way to it.
+4. `keep`: an answer came: the conversation stays with this server and model. `move`: the user chose another one.
+5. `is_gone`, `other`: nobody answered, and who else could.
 """
 
 from __future__ import annotations

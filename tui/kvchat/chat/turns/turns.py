@@ -1,7 +1,16 @@
-"""Turns: task, and being answered.
+"""Turns: a question is asked, answered and settled, and what waits behind it follows.
 
 A question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
 What was sent while one ran follows it in order: settle, release the lane, send the next.
+
+In the order in which they are called:
+
+1. `send`, `edit`, `regenerate`, `go_on`: what the user does. `_fitting` has the question made (`question.builder`), and
+   refuses one that is too long.
+2. `_begin`: stores question and empty answer, and starts `_answer` as a task.
+3. `_settle_all`: one request for one answer or several (`answer_request`, `answer_run`): sent, explained, stored.
+4. `_with_tools`: carries out the calls of the answer (`chat.tools.steps`) and asks again, until it calls no more.
+5. `_settled`: tells the observers, then `send_next` sends the next message of the queue.
 """
 
 from __future__ import annotations
