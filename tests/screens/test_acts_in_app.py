@@ -14,6 +14,7 @@ from kvchat.backends.dialect import HostClass, TemplateFacts
 from kvchat.cache.price import Price
 from kvchat.config import Settings, changed, load
 from kvchat.paths import find
+from kvchat.ui.terminal.input import Background
 from toyserver import ToyServer, error, reply, tokens
 
 pytestmark = pytest.mark.slow
@@ -581,7 +582,7 @@ async def test_texts_name_the_users_own_keys(drive: Drive, server: ToyServer) ->
         await app.press("alt+z")
         await app.until(lambda: "Queue held: answer stopped · Alt+S sends · ↑ edits" in app.text)
         assert "■ Stopped · F11, then x continue" in app.text
-        app.app.take_settings(settings, Settings())
+        app.chat.settings.take(Settings())
         await app.until(lambda: "■ Stopped · Tab, then c continue" in app.text)
         assert "enter send · ^J newline" in app.text
 
@@ -624,6 +625,18 @@ async def test_a_chosen_theme_is_kept(drive: Drive) -> None:
     assert not problems
     async with drive(settings=settings) as app:
         assert app.app.theme == "kvchat-day"
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [("kvchat-day", "kvchat-day"), ("kvchat-paper", "kvchat-night")])
+async def test_the_terminals_own_colours_replace_ours_once_it_answers(
+    drive: Drive, before: str, meanwhile: str
+) -> None:
+    async with drive(settings=changed(Settings(), "theme", before)) as app:
+        await app.command("/theme auto")
+        await app.until(lambda: app.app.follows_terminal)
+        assert app.app.theme == meanwhile
+        app.app.post_message(Background("rgb:ffff/ffff/ffff"))
+        await app.until(lambda: app.app.theme == "kvchat-day")
 
 
 async def test_settings_that_cannot_be_written_are_said(drive: Drive) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -24,7 +24,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.commands import keys
 from kvchat.commands.actions import ACTIONS, Action
 from kvchat.commands.keymap import first_key, keymap, newline_key
-from kvchat.config import ConfigError, Settings
+from kvchat.config import ConfigError
 from kvchat.config.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
 from kvchat.paths import Paths, is_missing, own_themes
 from kvchat.sanitize import one_line
@@ -41,6 +41,7 @@ from kvchat.ui.terminal.input import Background, TerminalInput
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.config.layers import Layers
+    from kvchat.config.problem import Problem
     from kvchat.ui.terminal.desktop import Desktop
 
 DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
@@ -114,9 +115,9 @@ class KvchatApp(App[int]):
         self._has_themes = False
         """Whether all themes are registered, or just the one that is wanted."""
         self._take_theme()
-        self.keys, problems = keymap(service.settings.keys, paths.config, vi_keys=service.settings.vi_keys)
+        self.keys: Mapping[str, str] = {}
         """The user's keys by action, where they differ from the table."""
-        self._notices += map(str, problems)
+        self._notices += map(str, self.take_keys())
 
     # -- start and end
 
@@ -172,7 +173,6 @@ class KvchatApp(App[int]):
         self.ending.listen()
         self.app_suspend_signal.subscribe(self, lambda _: self._frame.forget())
         self.app_resume_signal.subscribe(self, lambda _: self._paint_anew())
-        self.set_keymap(self.keys)
         self.call_after_refresh(self._list)
 
     def _paint_anew(self) -> None:
@@ -342,6 +342,13 @@ class KvchatApp(App[int]):
             self.screen.finish(None)
         await self.chat.do(action, argument)
 
+    def take_keys(self) -> Sequence[Problem]:
+        """Have the keys of the settings in force. Returns what is wrong with some."""
+        settings = self.service.settings
+        self.keys, problems = keymap(settings.keys, self.paths.config, vi_keys=settings.vi_keys)
+        self.set_keymap(self.keys)
+        return problems
+
     def key_of(self, id: str) -> str:
         """The first key of an action, as the user reads it; empty without one."""
         return keys.shown(first_key(id, self.keys))
@@ -419,49 +426,34 @@ class KvchatApp(App[int]):
         if name != self.theme and name in self.available_themes:
             self.theme = name
 
-    def follow_terminal(self) -> None:
-        """Choose the theme by the terminal's background from now on, in later runs too."""
-        self.follows_terminal = True
-        self._save_theme(AUTOMATIC)
-        self.ask_terminal()
+    def wear(self, theme: str) -> None:
+        """Have the colours of a theme that there is from now on; `auto`: those that the terminal's background asks
+        for."""
+        if self.no_color:
+            return
+        self.follows_terminal = theme == AUTOMATIC
+        if self.follows_terminal:
+            if self.theme not in (DARK_THEME, LIGHT_THEME):
+                self.theme = DARK_THEME  # until the terminal answers, if it does
+            self.ask_terminal()
+        elif theme in self.available_themes:
+            self.theme = theme
 
-    def choose_theme(self, name: str) -> None:
-        """Wear this theme from now on, in later runs too."""
-        self.follows_terminal = False
-        self.theme = name
-        self._save_theme(name)
+    def choose_theme(self, theme: str) -> None:
+        """Wear a theme, in later runs too."""
+        from kvchat.config.edit import save_setting
+
+        self.wear(theme)
+        try:
+            save_setting(self.paths.config, "theme", theme)
+        except ConfigError as error:
+            self.chat.workspace.say(str(error), "warning")
 
     def layers(self) -> Layers:
         """The settings as they are now, with where they come from."""
         from kvchat.config.layers import layered
 
         return self._layers() if self._layers else layered(self.paths.config)
-
-    def take_settings(self, before: Settings, now: Settings) -> None:
-        """The theme, the keys and the keyboard of changed settings."""
-        if now.theme != before.theme and not self.no_color:
-            self.follows_terminal = now.theme == AUTOMATIC
-            name = DARK_THEME if self.follows_terminal else now.theme
-            if name in self.available_themes:
-                self.theme = name
-            if self.follows_terminal:
-                self.ask_terminal()
-        if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
-            self.keys, _ = keymap(now.keys, self.paths.config, vi_keys=now.vi_keys)
-            self.set_keymap(self.keys)
-            self.chat.show_keys()
-        if now.keyboard_protocol != before.keyboard_protocol:
-            from kvchat.ui.terminal.driver import keyboard
-
-            self.tell_terminal(keyboard(now.keyboard_protocol))
-
-    def _save_theme(self, name: str) -> None:
-        from kvchat.config.edit import save_setting
-
-        try:
-            save_setting(self.paths.config, "theme", name)
-        except ConfigError as error:
-            self.chat.workspace.say(str(error), "warning")
 
     def copy_to_clipboard(self, text: str) -> None:
         """Whatever copies: by every way there is."""

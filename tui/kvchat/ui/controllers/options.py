@@ -101,11 +101,7 @@ class OptionController:
             names = sorted(app.available_themes, key=lambda one: (not one.startswith("kvchat"), one))
             used = AUTOMATIC if app.follows_terminal else app.theme
             name = await self.workspace.ask(ThemeScreen([AUTOMATIC, *names], used, app.theme)) or ""
-        if name == AUTOMATIC:
-            app.follow_terminal()
-        elif name in app.available_themes:
+        if name == AUTOMATIC or name in app.available_themes:
             app.choose_theme(name)
-        elif not name:
-            return
-        else:
+        elif name:
             self.workspace.say(f"There is no theme {name}. /theme shows them all.", "warning")

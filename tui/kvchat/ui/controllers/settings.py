@@ -1,4 +1,8 @@
-"""Show the settings and change them: in the file, and in the running app where it can."""
+"""Show the settings and change them: in the file, and in the running app.
+
+`take` is the one place that knows what a changed setting does at once on the screen; what it does behind the screen is
+in `ChatService.take_settings`, and which are read only at the start in `config.layers.running`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,7 @@ class SettingsController:
         from kvchat.ui.screens.settings import SettingsScreen
 
         try:
-            self._take(self.workspace.app.layers().settings)  # another window may have changed the file
+            self.take(self.workspace.app.layers().settings)  # another window may have changed the file
         except ConfigError as error:
             self.workspace.say(str(error), "warning")
             return
@@ -59,13 +63,22 @@ class SettingsController:
 
         app = self.workspace.app
         save_setting(app.paths.config, row.path, None if text is None else checked(app.layers(), row, text))
-        self._take(app.layers().settings)
+        self.take(app.layers().settings)
 
-    def _take(self, wanted: Settings) -> None:
-        before = self._service.settings
+    def take(self, wanted: Settings) -> None:
+        """Have these settings in force from now on, but for those that are read when kvchat starts."""
+        app, screen, before = self.workspace.app, self.workspace.screen, self._service.settings
         self._service.take_settings(wanted)
-        now, screen = self._service.settings, self.workspace.screen
-        self.workspace.app.take_settings(before, now)
+        now = self._service.settings
+        if now.theme != before.theme:
+            app.wear(now.theme)
+        if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
+            app.take_keys()
+            screen.show_keys()
+        if now.keyboard_protocol != before.keyboard_protocol:
+            from kvchat.ui.terminal.driver import keyboard
+
+            app.tell_terminal(keyboard(now.keyboard_protocol))
         if now.enter_sends != before.enter_sends:
             self._composer.enter_sends = now.enter_sends
         if now.show_reasoning != before.show_reasoning:
