@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from backend_kit import Heard, a_turn, hurried
 
-from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, ServerInfo, SlotCount, Trouble
+from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
+from kvchat.cache import SlotCount
 from toyserver import ToyServer, Visit, drop, error, hang, loading, raw, reply
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kvchat.backends.dialect import PrefillResult, SlotCount
+from kvchat.backends.dialect import PrefillResult
+from kvchat.cache import SlotCount
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache

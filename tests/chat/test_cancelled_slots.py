@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence
 
-from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, SlotCount, Trouble, failure
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.errors import NoAnswerError
+from kvchat.cache import SlotCount
 from kvchat.chat.cache.cancelled_slots import FORGOTTEN_S, LATE, CancelledSlots
 from kvchat.text.faults import Fault
 

@@ -23,7 +23,8 @@ from service_play import Play, playing, serving, shape_of, text, until
 from warmup_walk import played, told
 
 from engine_fixture import small_model
-from kvchat.backends.dialect import PrefillResult, SlotCount, Trouble, failure
+from kvchat.backends.dialect import PrefillResult, Trouble, failure
+from kvchat.cache import SlotCount
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache import warm_up

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from corpus import corpus
-from kvchat.backends.dialect import HostClass, ServerInfo, ServerState, SlotCount
+from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.cache import ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.tokens import Tokens

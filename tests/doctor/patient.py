@@ -17,14 +17,13 @@ from kvchat.backends.dialect import (
     PrefillResult,
     Reported,
     ServerInfo,
-    ServerState,
-    SlotCount,
     TextDelta,
     Trouble,
     failure,
 )
 from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Figures
+from kvchat.cache import ServerState, SlotCount
 from kvchat.cache.tokens import Tokens
 from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import State

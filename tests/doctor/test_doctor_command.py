@@ -12,7 +12,8 @@ import pytest
 from patient import URL, OpenPatient, Patient, an_info
 
 from kvchat import logs
-from kvchat.backends.dialect import Backend, BackendError, SlotCount, Trouble, failure
+from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
+from kvchat.cache import SlotCount
 from kvchat.chat.events import EventBus
 from kvchat.cli import doctor as doctor_command
 from kvchat.cli.doctor import doctor

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from patient import OpenPatient, Patient, an_info
 
 from corpus import corpus
-from kvchat.backends.dialect import HostClass, SlotCount, Trouble, failure
+from kvchat.backends.dialect import HostClass, Trouble, failure
 from kvchat.backends.http.payload import Model
+from kvchat.cache import SlotCount
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step
 from kvchat.doctor.words import facts

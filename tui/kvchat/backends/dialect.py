@@ -15,8 +15,7 @@ from msgspec.structs import force_setattr, replace
 
 from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Continuing, Figures, kind_of
-from kvchat.cache.llamacpp.state_probe import StateProbe
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import ServerState, SlotCount, StateProbe, Tokens
 from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
@@ -548,16 +547,6 @@ StreamEvent = (
 Emit = Callable[[StreamEvent], None]
 
 
-class SlotCount(Struct, frozen=True):
-    """What a server says of a slot. Nothing is known of what the tokens are."""
-
-    tokens: int
-    """Tokens in its cache; 0 when it was never used or was emptied."""
-    task: int | None = None
-    """The number of its last task; None when it never had one. It only grows while the server lives."""
-    busy: bool = False
-
-
 NOT_SUPPORTED = 501
 """The status of a server without a folder for slots."""
 
@@ -600,24 +589,6 @@ class SlotFiles(Protocol):
     ) -> StateProbe | None:
         """What a slot that holds `state` answers. `extended`: as of the probe; the slot then holds a token more. None:
         no probabilities. Raises BackendError where there is no answer."""
-
-
-class ServerState(Struct, frozen=True):
-    """Which server process and model answer at an address now. Asking does not wake a sleeping model. Empty: it does
-    not say."""
-
-    model: str = ""
-    build: str = ""
-    process: str = ""
-    """Something random that stays the same while the server's process lives."""
-    asleep: bool = False
-    """Whether the model was unloaded, for want of use or, by a router, of room; what was cached is gone."""
-    file: str = ""
-    """The path of its model file, where the server runs."""
-
-    def has_other_file(self, before: ServerState) -> bool:
-        """Whether another model is there than `before`, as far as both tell."""
-        return bool(before.file and self.file) and before.file != self.file
 
 
 class PrefillResult(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kvchat.cache.causes.remedies import NO_FLAGS, Flags, RemedyChange, RemedyWay
+from kvchat.cache import Flags, RemedyChange, RemedyWay
 from kvchat.text.servers import CACHED_TOKENS
 
 LLAMACPP = "llama.cpp"
@@ -114,7 +114,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     """As the screen names it."""
     ports: tuple[int, ...] = ()
     """Where it usually listens, by itself first."""
-    flags: Flags = NO_FLAGS
+    flags: Flags = Flags()
     """What can be changed about it, and by which flag or setting."""
     code: str = "dialects.program.ProgramBackend"
     """The class that speaks to it, inside of this package."""

@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from kvchat.backends.dialect import Backend, BackendError
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Tokens
 from kvchat.prompt.context import broken
 
 # -- of growing prompts -----------------------------------------------------------------------------------------------

@@ -1,5 +1,63 @@
 """What a server's prompt cache holds, as the client knows it. Pure: no I/O.
 
+This is the door: nobody else imports the modules behind it. Each is loaded when a name of it is first used.
+
 In `llamacpp`: a simulator of its slots and how to use them best. In `causes`: why a turn was prefilled again. `price`:
 what an act would prefill.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvchat.cache.causes.cause import Divergence as Divergence
+    from kvchat.cache.causes.cause import Finding as Finding
+    from kvchat.cache.causes.cause import Reason as Reason
+    from kvchat.cache.causes.cause import Remedy as Remedy
+    from kvchat.cache.causes.cut import dropped_text as dropped_text
+    from kvchat.cache.causes.evidence import Change as Change
+    from kvchat.cache.causes.remedies import ENGINE_FLAGS as ENGINE_FLAGS
+    from kvchat.cache.causes.remedies import Flags as Flags
+    from kvchat.cache.causes.remedies import RemedyChange as RemedyChange
+    from kvchat.cache.causes.remedies import RemedyWay as RemedyWay
+    from kvchat.cache.llamacpp.cache_config import Rewind as Rewind
+    from kvchat.cache.llamacpp.cache_config import Shape as Shape
+    from kvchat.cache.llamacpp.checkpoints import Memory as Memory
+    from kvchat.cache.llamacpp.planner import Plan as Plan
+    from kvchat.cache.llamacpp.server_state import ServerState as ServerState
+    from kvchat.cache.llamacpp.server_state import SlotCount as SlotCount
+    from kvchat.cache.llamacpp.slot_state import Held as Held
+    from kvchat.cache.llamacpp.state_probe import StateProbe as StateProbe
+    from kvchat.cache.llamacpp.trust import Trust as Trust
+    from kvchat.cache.price import Act as Act
+    from kvchat.cache.price import Alternative as Alternative
+    from kvchat.cache.price import CheaperWay as CheaperWay
+    from kvchat.cache.price import Price as Price
+    from kvchat.cache.tokens import Tokens as Tokens
+
+_MODULES = {
+    "causes.cause": ("Divergence", "Finding", "Reason", "Remedy"),
+    "causes.cut": ("dropped_text",),
+    "causes.evidence": ("Change",),
+    "causes.remedies": ("ENGINE_FLAGS", "Flags", "RemedyChange", "RemedyWay"),
+    "llamacpp.cache_config": ("Rewind", "Shape"),
+    "llamacpp.checkpoints": ("Memory",),
+    "llamacpp.planner": ("Plan",),
+    "llamacpp.server_state": ("ServerState", "SlotCount"),
+    "llamacpp.slot_state": ("Held",),
+    "llamacpp.state_probe": ("StateProbe",),
+    "llamacpp.trust": ("Trust",),
+    "price": ("Act", "Alternative", "CheaperWay", "Price"),
+    "tokens": ("Tokens",),
+}
+NAMES = {name: module for module, names in _MODULES.items() for name in names}
+"""What others may use, and the module that has it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{NAMES[name]}"), name)
+    return value

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Tokens
 from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from kvchat.backends.dialect import PRESERVED, ServerInfo
 from kvchat.backends.kinds import kind_of, title_of
-from kvchat.cache.causes import remedies
-from kvchat.cache.causes.remedies import ENGINE_FLAGS, RemedyChange, RemedyWay
-from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache import ENGINE_FLAGS, Remedy, RemedyChange, RemedyWay
 from kvchat.text.doctor import Advice
 from kvchat.values import Statement, said
 
@@ -62,7 +60,7 @@ class Advisor:
             return (said(Advice.SET, flag="engine.slots to 2"),)
         if flags.host_cache:
             more = said(Advice.SLOT_MORE, flag=flags.slots.format(slots=(self._info.slots or 1) + 1))
-            return *_known(remedies.more_slots(flags, Shape(ram_bytes=0))), more
+            return said(Remedy.HOST_CACHE, flag=flags.host_cache), more
         if flags.beside is not None:
             return (self._change(flags.beside),)
         if flags.cache_room:
@@ -82,13 +80,13 @@ class Advisor:
         return (change,)
 
     def caching_on(self) -> Advised:
-        """How to switch the prompt cache on, as the kind's flags have it; where it has none, what `remedies` knows."""
+        """How to switch the prompt cache on, as the kind's flags have it; where it has none, what else helps."""
         caching = self.flags.caching
-        return (remedies.caching_off(self.flags) if caching is None else self._change(caching),)
+        return (self.flags.caches if caching is None else self._change(caching),)
 
     def not_reported(self) -> Advised:
         """How to have cached tokens reported."""
-        return _known(remedies.not_reported(self.flags))
+        return _known(self.flags.reports)
 
     def affinity(self) -> Advised:
         """So that a conversation stays on the server that holds it."""
@@ -109,7 +107,7 @@ class Advisor:
 
     def keep_reasoning(self, when_asked: bool) -> Advised:
         if not when_asked:
-            return *self._template("reasoning"), remedies.keep_reasoning(False)
+            return *self._template("reasoning"), said(Remedy.WARM_UP_REASONING)
         option, _ = self._info.reasoning_option or PRESERVED
         return (said(Advice.PRESERVED, option=option, program=self._program, flag=self.flags.keep_reasoning),)
 
@@ -124,7 +122,7 @@ class Advisor:
             return self.start(Advice.START_PROGRAM, self.flags.more_models.format(models=room + 1))
         value = self.flags.keep_alive
         own = (said(Advice.KEEP_ALIVE, value=value),) if value else ()
-        return remedies.unloaded(self.flags), *own
+        return self.flags.stays_loaded(), *own
 
 
 def _known(remedy: Statement | None) -> Advised:

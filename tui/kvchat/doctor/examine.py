@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, RoutesModels, SlotCount, SlotFiles
-from kvchat.cache.tokens import Tokens
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, RoutesModels, SlotFiles
+from kvchat.cache import SlotCount, Tokens
 from kvchat.doctor.probes import Talk, size_for
 from kvchat.doctor.report import Examination, PinProbe, SnapshotProbe, Step, unexamined
 from kvchat.doctor.returns import prove_returns

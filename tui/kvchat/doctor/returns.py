@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotFiles
-from kvchat.cache.llamacpp.state_probe import StateProbe
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import StateProbe, Tokens
 from kvchat.doctor.report import Examination, Return, ReturnWay
 
 STATE, OTHER = 256, 64

@@ -11,10 +11,11 @@ from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotCount, SlotFiles
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotFiles
 from kvchat.backends.http.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.template import rendering
+from kvchat.cache import SlotCount
 from kvchat.doctor.report import Examination
 from kvchat.text.doctor import Asks
 from kvchat.values import Statement, said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.cache.price import Act
+from kvchat.cache import Act
 from kvchat.chat.errors import ChatError, TooLongError
 from kvchat.chat.events import (
     AnswerStarted,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache import Tokens
 from kvchat.prompt.wire import canonical
 
 
@@ -37,7 +37,7 @@ class KnownIds(Struct, frozen=True):
 
     scope: str
     messages: int = 0
-    tokens: Tokens = NO_TOKENS
+    tokens: Tokens = Tokens()
 
 
 def known_ids(answers: Sequence[AnswerIds | None], scope: str) -> KnownIds:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from kvchat.cache.causes.cause import Finding
-from kvchat.cache.llamacpp.planner import Plan
+from kvchat.cache import Finding, Plan
 from kvchat.figures.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.figures.speed import SpeedFit
 from kvchat.figures.stats import Day

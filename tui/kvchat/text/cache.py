@@ -9,7 +9,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.llamacpp.trust import KINDS
+from kvchat.cache import Trust
 from kvchat.figures.accounting import NOISE, Totals, TurnFigures, totals
 from kvchat.figures.cause import Cause
 from kvchat.reports.warmth import Heat, Warmth
@@ -19,9 +19,7 @@ from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, pe
 from kvchat.text.stats import answers_words, requests_name, unknown_words
 
 if TYPE_CHECKING:
-    from kvchat.cache.llamacpp.cache_config import Shape
-    from kvchat.cache.llamacpp.planner import Plan
-    from kvchat.cache.price import Price
+    from kvchat.cache import Plan, Price, Shape
     from kvchat.figures.accounting import SideTotals, WarmupTotals
     from kvchat.figures.speed import SpeedFit
     from kvchat.reports.cache_report import CacheReport, HeldState, Ledger, TurnReport
@@ -144,7 +142,7 @@ def accuracy(report: CacheReport) -> str:
     words = f"exact in {count(exact)} of {counted(made, 'request')}"
     if report.shown is not None:
         right, enough, kinds = report.shown
-        words += f"; a build not tested yet: {right} of {enough} in a row, {kinds} of {KINDS} kinds of act"
+        words += f"; a build not tested yet: {right} of {enough} in a row, {kinds} of {Trust.KINDS} kinds of act"
     return words if made else "nothing predicted yet"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvchat.cache.causes.cause import Reason, Remedy
+from kvchat.cache import Reason, Remedy
 from kvchat.figures.cause import Cause
 from kvchat.text.format import clock, counted, date_and_time, filled, local
 from kvchat.values import Argument, Statement

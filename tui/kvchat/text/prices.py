@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.price import Act, Alternative, CheaperWay, Price
+from kvchat.cache import Act, Alternative, CheaperWay, Price
 from kvchat.figures.accounting import NOISE
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, roughly_known

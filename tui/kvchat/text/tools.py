@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-from kvchat.cache.price import Price
+from kvchat.cache import Price
 from kvchat.prompt.offered_tools import GROUPS
 from kvchat.prompt.tools import Decision, ToolCall, ToolQuestion
 from kvchat.sanitize import exact, exact_lines, one_line

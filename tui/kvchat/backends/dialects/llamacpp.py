@@ -48,8 +48,6 @@ from kvchat.backends.dialect import (
     Prompted,
     Reported,
     ServerInfo,
-    ServerState,
-    SlotCount,
     SlotFile,
     TokenPrompt,
     Trouble,
@@ -76,8 +74,7 @@ from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
 from kvchat.backends.template import facts_of_text
 from kvchat.backends.tokens import PieceTokens
-from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import ServerState, SlotCount, StateProbe, Tokens
 from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
@@ -369,7 +366,7 @@ class LlamaCppBackend(HttpBackend):
             {
                 "prompt": list(prompt),
                 "n_predict": 1,
-                "n_probs": TOPS,
+                "n_probs": StateProbe.TOPS,
                 "temperature": 0,
                 "cache_prompt": True,
                 "id_slot": slot,

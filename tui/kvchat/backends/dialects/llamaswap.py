@@ -24,8 +24,6 @@ from kvchat.backends.dialect import (
     PrefillResult,
     Progressed,
     ServerInfo,
-    ServerState,
-    SlotCount,
     StreamEvent,
     Trouble,
     Waiting,
@@ -52,7 +50,7 @@ from kvchat.backends.http.payload import (
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
 from kvchat.backends.recognition import is_of
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import ServerState, SlotCount, Tokens
 from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.token_ids import KnownIds

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.engine.gguf import GgufHeader
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache import Rewind, Shape
 
 DEFAULT_CONTEXT = 8192
 """Tokens per conversation unless the model was trained for fewer or the user asks for more."""

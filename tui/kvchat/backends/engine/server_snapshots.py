@@ -20,7 +20,7 @@ from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import Snapshot, checksum, kept_among, read_card, token_ids
 from kvchat.backends.engine.snapshots import MOST_BYTES, SnapshotDir, SnapshotError
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Tokens
 from kvchat.text.snapshots import SnapshotProblem
 from kvchat.values import Statement, said
 

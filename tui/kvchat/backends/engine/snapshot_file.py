@@ -15,9 +15,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from kvchat.backends.engine.cache_kind import CacheKind
-from kvchat.cache.llamacpp.checkpoints import Memory
-from kvchat.cache.llamacpp.state_probe import StateProbe
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Memory, StateProbe, Tokens
 from kvchat.values import decode, encode
 
 STEM = re.compile(r"kvchat-[0-9a-f]{16}")

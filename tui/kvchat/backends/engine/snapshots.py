@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, kept_among, read_card, token_ids
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Tokens
 from kvchat.patterns import compiled_later
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 from kvchat.values import Statement, said

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from kvchat.cache.causes.remedies import NO_FLAGS, Flags
+from kvchat.cache.causes.remedies import Flags
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.price import Act
@@ -182,7 +182,7 @@ class Evidence(Struct, frozen=True):
     """Tokens of this prompt up to the end of the last answer's text, where they were counted in ids."""
     unkept: TurnFigures | None = None
     """Of the last answer, where that was not the first one to its request: the server did not keep its state."""
-    flags: Flags = NO_FLAGS
+    flags: Flags = Flags()
     """What a server of this kind can be set to, from its module."""
     room_for_models: int | None = None
     """How many models the server keeps loaded, where one more takes the place of another; None: not known."""

@@ -91,8 +91,28 @@ class Flags(Struct, frozen=True):
     is_proxy: bool = False
     """Whether the flags that count are those of the server behind it."""
 
+    @property
+    def caches(self) -> Statement:
+        """What switches its cache on, or finds out what switched it off."""
+        if self.asked_to_cache:
+            return said(Remedy.LOOK_FOR_PROXY)
+        if self.caching is not None and self.caching.way is RemedyWay.START:
+            return said(Remedy.SWITCH_CACHING_ON, flag=self.caching.flag, program=self.caching.where)
+        return said(Remedy.SWITCH_CACHING_ON, words=self.no_caching or None)
 
-NO_FLAGS = Flags()
+    @property
+    def reports(self) -> Statement | None:
+        """What makes it report cached tokens; None where the user can do nothing about it."""
+        return said(Remedy.REPORT, words=self.report) if self.report else None
+
+    def stays_loaded(self, room: int | None = None) -> Statement:
+        """What keeps a model loaded. `room`: how many models the server keeps loaded, where one more takes the place of
+        another."""
+        if room and self.more_models:
+            return said(Remedy.MORE_MODELS, flag=self.more_models.format(models=room + 1))
+        return said(Remedy.STAYS_LOADED) if self is ENGINE_FLAGS else said(Remedy.SLEEP_LATER, words=self.idle or None)
+
+
 ENGINE_FLAGS = Flags(window=RemedyChange("engine.context_size = {size}"), slots="engine.slots to {slots}")
 """The built-in engine has settings instead."""
 
@@ -104,27 +124,6 @@ def restarted(embedded: bool, flags: Flags, saves: bool | None = None) -> Statem
     if saves:
         return said(Remedy.SAVES_IN_APP)
     return said(Remedy.SAVE_SLOTS, flag=flags.slot_folder) if flags.slot_folder else None
-
-
-def unloaded(flags: Flags, room: int | None = None) -> Statement:
-    """`room`: how many models the server keeps loaded, where one more takes the place of another."""
-    if room and flags.more_models:
-        return said(Remedy.MORE_MODELS, flag=flags.more_models.format(models=room + 1))
-    return said(Remedy.STAYS_LOADED) if flags is ENGINE_FLAGS else said(Remedy.SLEEP_LATER, words=flags.idle or None)
-
-
-def not_reported(flags: Flags) -> Statement | None:
-    """None where the user can do nothing about it."""
-    return said(Remedy.REPORT, words=flags.report) if flags.report else None
-
-
-def caching_off(flags: Flags) -> Statement:
-    change = flags.caching
-    if flags.asked_to_cache:
-        return said(Remedy.LOOK_FOR_PROXY)
-    if change is not None and change.way is RemedyWay.START:
-        return said(Remedy.SWITCH_CACHING_ON, flag=change.flag, program=change.where)
-    return said(Remedy.SWITCH_CACHING_ON, words=flags.no_caching or None)
 
 
 def larger_window(flags: Flags, tokens: int | None) -> Statement:

@@ -32,17 +32,17 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
         file, other = case.e.swapped
         return Cause.OTHER_MODEL, said(Reason.OTHER_MODEL, now=other, before=file), said(Remedy.GO_BACK, model=True)
     if case.e.slept:
-        return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.flags)
+        return Cause.UNLOADED, said(Reason.SLEPT), case.flags.stays_loaded()
     if before.build and now.build and before.build != now.build:
         return (
             Cause.RESTARTED,
             said(Reason.OTHER_BUILD, build=now.build),
-            remedies.restarted(now.embedded, remedies.NO_FLAGS),
+            remedies.restarted(now.embedded, remedies.Flags()),
         )
     if case.e.restarted or moved:
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags, case.e.saves_slots)
     if case.e.loading_seen:
-        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.flags, case.e.room_for_models)
+        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), case.flags.stays_loaded(case.e.room_for_models)
     return None
 
 
@@ -59,7 +59,7 @@ def unreported(case: Case) -> Finding | None:
     lost = _lost(case)
     if lost is not None:
         return case.finding(*lost)
-    remedy = remedies.not_reported(case.flags)
+    remedy = case.flags.reports
     return case.finding(Cause.NOT_REPORTED, said(Reason.NOT_REPORTED), remedy) if remedy is not None else None
 
 
@@ -89,4 +89,4 @@ def never_reuses(case: Case) -> Suspicion | None:
     turns = case.e.turns_without_reuse
     if case.cached or turns < NEVER:
         return None
-    return case.suspect(Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns), remedies.caching_off(case.flags))
+    return case.suspect(Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns), case.flags.caches)

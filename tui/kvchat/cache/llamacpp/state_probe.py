@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec import Struct
-
-TOPS = 20
-"""How many of the likeliest tokens are compared."""
 
 
 class StateProbe(Struct, frozen=True):
     """The likeliest tokens after a state, with the logarithms of their probabilities, the likeliest first."""
+
+    TOPS: ClassVar[int] = 20
+    """How many of the likeliest tokens are compared."""
 
     tops: tuple[tuple[int, float], ...]
     """NaN where the server could not compute one: such a state equals none, not even itself."""

@@ -1,12 +1,14 @@
 """Whether a server follows the rules that predictions are played by: known of a build that the tests have seen, else
 shown by the server.
 
-A build is shown to follow them by `ENOUGH` exact predictions in a row over `KINDS` kinds of act, and as many more for
-each wrong one that came before: a rule that differs shows now and then. Two wrong ones of late take it back, from a
+A build is shown to follow them by `ENOUGH` exact predictions in a row over `Trust.KINDS` kinds of act, and as many more
+for each wrong one that came before: a rule that differs shows now and then. Two wrong ones of late take it back, from a
 tested build as well.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -16,13 +18,15 @@ from kvchat.cache.llamacpp.hypotheses import MEMORY
 from kvchat.figures.accounting import NOISE
 
 ENOUGH = 20
-KINDS = 3
 DOUBTFUL = 1.5
 """Two wrong predictions of late, as each counts less with every further one."""
 
 
 class Trust(Struct, frozen=True, forbid_unknown_fields=True):
     """What a server, build and model have shown so far."""
+
+    KINDS: ClassVar[int] = 3
+    """Kinds of act over which they show it."""
 
     exact: dict[str, int] = {}
     """Exact predictions since the last wrong one, by kind of act."""
@@ -58,7 +62,7 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
         exact = self.exact
         if predicted == cached and cached and not self.is_shown:  # that nothing is there shows no rule
             exact = {**exact, kind: exact.get(kind, 0) + 1}
-        if self.is_shown or (sum(exact.values()) >= self.enough and len(exact) >= KINDS):
+        if self.is_shown or (sum(exact.values()) >= self.enough and len(exact) >= self.KINDS):
             return Trust(is_shown=True, doubt=self.doubt * MEMORY)
         return Trust(exact, self.wrong, doubt=self.doubt * MEMORY)
 

@@ -11,8 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Held, Tokens
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.conversations.conversations import Conversations

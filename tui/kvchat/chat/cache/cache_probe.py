@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from kvchat.backends.dialect import BackendError
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.figures.speed import SpeedSample
 

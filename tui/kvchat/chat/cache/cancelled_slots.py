@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, SlotCount
+from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo
 from kvchat.backends.errors import NoAnswerError
+from kvchat.cache import SlotCount
 from kvchat.chat.ground import Ground
 
 AGAIN_S = 0.02

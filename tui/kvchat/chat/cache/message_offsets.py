@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache import Tokens
+from kvchat.cache.tokens import NO_TOKENS
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.tools import calls_in
 from kvchat.prompt.wire import canonical

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache import Shape
 
 READ_S = 0.2
 """A file that is not read by then, as on a network drive that hangs, is guessed about."""

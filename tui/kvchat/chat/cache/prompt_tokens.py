@@ -19,8 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
+from kvchat.cache import Tokens
 from kvchat.cache.causes.divergence import content_of
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.message_offsets import Seams
 from kvchat.chat.events import EventBus, WarmthChanged
 from kvchat.prompt.message import Message, Role

@@ -11,11 +11,9 @@ from functools import partial
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.planner import DETOUR, Plan, PlannedWay, Restorable, Way, plan
+from kvchat.cache import Held, Plan, Rewind, Shape, Tokens
+from kvchat.cache.llamacpp.planner import DETOUR, PlannedWay, Restorable, Way, plan
 from kvchat.cache.llamacpp.simulator import Simulator
-from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests

@@ -14,25 +14,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from kvchat.backends.dialect import (
-    BackendError,
-    CacheAccess,
-    ChatTurn,
-    Emit,
-    PromptShower,
-    ServerInfo,
-    SlotCount,
-    Waiting,
-)
+from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, PromptShower, ServerInfo, Waiting
+from kvchat.cache import Held, Plan, Rewind, Shape, SlotCount, Tokens, Trust
 from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import TOLERANCE, Hypotheses
-from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
-from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.llamacpp.trust import Trust
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.prompt_tokens import PromptTokens

@@ -19,12 +19,10 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kvchat.backends.dialect import ServerInfo, ServerState, SlotCount
-from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.backends.dialect import ServerInfo
+from kvchat.cache import Held, Memory, ServerState, SlotCount, Tokens
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, shape_to_json
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.slot_observer import SOMEWHERE, UNSEEN, SlotObserver
 from kvchat.chat.cache.turn_journal import Sighting, Use
 from kvchat.chat.ground import Ground

@@ -11,7 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kvchat.backends.dialect import BackendError, CacheAccess, ServerState, SlotCount
+from kvchat.backends.dialect import BackendError, CacheAccess
+from kvchat.cache import ServerState, SlotCount
 from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.prediction import Mismatch
 from kvchat.chat.cache.turn_journal import Journal

@@ -9,14 +9,10 @@ from typing import Literal
 from msgspec import Struct, field
 
 from kvchat.backends.dialect import ChatTurn
-from kvchat.cache.causes.cause import Finding
+from kvchat.cache import Finding, Held, Plan, Shape, Tokens
 from kvchat.cache.causes.evidence import NOBODY, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import Shape
-from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.simulator import Simulator
-from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.tokens import Tokens
 from kvchat.figures.accounting import PromptProgress
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import canonical

@@ -23,15 +23,15 @@ from kvchat.backends.dialect import (
     PromptShown,
     Replicated,
     ServerInfo,
-    ServerState,
     SlotFiles,
     StreamEvent,
     TemplateFacts,
     TextDelta,
     Waiting,
 )
-from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested, writes_checkpoints
+from kvchat.cache import Change, Rewind, ServerState, Shape
+from kvchat.cache.causes.evidence import LastRead, Sent, ServerIdentity
+from kvchat.cache.llamacpp.cache_config import is_tested, writes_checkpoints
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json

@@ -19,13 +19,11 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.causes.evidence import Change, Evidence, Foreign, LastRead, OwnUse, ServerIdentity
+from kvchat.cache import Change, Held, Shape, Tokens
+from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, ServerIdentity
 from kvchat.cache.causes.server_causes import NEVER
-from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.hypotheses import TOLERANCE
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.figures.cause import Cause

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kvchat.cache.causes.evidence import Change
+from kvchat.cache import Change
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.shared import Head

@@ -19,7 +19,7 @@ from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
-    from kvchat.cache.causes.cause import Finding
+    from kvchat.cache import Finding
     from kvchat.figures.speed import SpeedFit
 
 

@@ -22,8 +22,7 @@ from msgspec import Struct
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble, failure
-from kvchat.cache.llamacpp.cache_config import Shape
-from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache import Held, Shape
 from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.chat.server.access import ServerAccess
 from kvchat.chat.server.connection_state import (

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache import Held, Rewind, Shape
 from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.config.settings import EngineSettings
 from kvchat.text.faults import Fault

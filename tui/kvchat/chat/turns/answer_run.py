@@ -27,7 +27,7 @@ from kvchat.backends.dialect import (
     WasThought,
     failure,
 )
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.figures.accounting import PromptProgress, TurnFigures, new_tokens
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled, tools_of

@@ -26,8 +26,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.causes.cause import Finding
-from kvchat.cache.causes.evidence import Change
+from kvchat.cache import Change, Finding
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp

@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from kvchat.cache.price import CheaperWay
+from kvchat.cache import CheaperWay
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import one_line
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kvchat.cache.price import Act, Price
+    from kvchat.cache import Act, Price
 
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""

@@ -22,7 +22,7 @@ from kvchat.ui.widgets.header_text import HeaderState
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kvchat.cache.price import Price
+    from kvchat.cache import Price
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
     from kvchat.chat.server.choice import Fetching, HubModel, ModelChoice

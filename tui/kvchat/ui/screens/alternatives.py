@@ -19,7 +19,7 @@ from textual.events import Key
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.price import Price
+from kvchat.cache import Price
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, ServiceEvent
 from kvchat.chat.turns.alternatives import usual_choice
 from kvchat.prompt.message import State

@@ -22,7 +22,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static, TextArea
 
-from kvchat.cache.price import Price
+from kvchat.cache import Price
 from kvchat.chat.errors import ChatError
 from kvchat.config.option import OptionKind, Spec, UnfitError, from_text, json_table
 from kvchat.config.settings import PARAMETERS

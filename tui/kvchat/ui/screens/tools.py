@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.price import Price
+from kvchat.cache import Price
 from kvchat.text.prices import in_brief
 from kvchat.text.tools import tokens_about
 from kvchat.ui.bindings import bindings

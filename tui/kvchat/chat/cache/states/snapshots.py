@@ -27,9 +27,8 @@ from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import Claims, SnapshotDir, SnapshotError
 from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.backends.http.transport import unskippable
-from kvchat.cache.llamacpp.checkpoints import Memory
-from kvchat.cache.llamacpp.state_probe import StateProbe
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache import Memory, StateProbe, Tokens
+from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.states.state_proof import RESTORE_S, StateProof, StateReturn
 from kvchat.paths import PathError, reason
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence

@@ -12,8 +12,8 @@ import math
 from enum import StrEnum, auto
 
 from kvchat.backends.dialect import BackendError, SlotFiles
-from kvchat.cache.llamacpp.state_probe import StateProbe, spread_of
-from kvchat.cache.tokens import Tokens
+from kvchat.cache import StateProbe, Tokens
+from kvchat.cache.llamacpp.state_probe import spread_of
 
 PROBE_S = 20.0
 RESTORE_S = 60.0

@@ -1,0 +1,73 @@
+"""The cache is a library with one door: few names, and nothing behind them but msgspec."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvchat.cache
+
+TREE = Path(__file__).parents[2] / "tui" / "kvchat"
+MOST = 25
+"""Names that the rest uses."""
+ALONE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class NothingElse(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names or top in ("msgspec", "kvchat"):
+            return None
+        raise ImportError(f"{name} is not installed")
+
+sys.meta_path.insert(0, NothingElse())
+import pkgutil, kvchat.cache
+from importlib import import_module
+for module in pkgutil.walk_packages(kvchat.cache.__path__, "kvchat.cache."):
+    import_module(module.name)
+for name in kvchat.cache.NAMES:
+    getattr(kvchat.cache, name)
+print(*sorted({".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("kvchat.")}))
+print(*({"asyncio", "socket", "sqlite3", "httpx", "textual"} & sys.modules.keys()))
+"""
+
+
+def _used() -> set[str]:
+    """What the rest imports of the cache; `*` for the package itself, which would hand on all of it."""
+    found = set[str]()
+    for path in TREE.rglob("*.py"):
+        if path.is_relative_to(TREE / "cache") or path.is_relative_to(TREE / "chat" / "cache"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kvchat.cache"):
+                found |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module == "kvchat":
+                found |= {"*" for name in node.names if name.name == "cache"}
+            elif isinstance(node, ast.Import):
+                found |= {"*" for name in node.names if name.name.startswith("kvchat.cache")}
+    return found
+
+
+def test_the_rest_uses_few_names() -> None:
+    used = _used()
+    assert used <= set(kvchat.cache.NAMES)
+    assert len(used) <= MOST
+
+
+@pytest.mark.process
+def test_it_loads_with_msgspec_alone() -> None:
+    """The program that takes it need not have a terminal, a database or HTTP, nor the rest of kvchat."""
+    child = subprocess.run([sys.executable, "-P", "-c", ALONE], capture_output=True, text=True, check=False)
+    assert child.stderr == ""
+    ours, foreign = child.stdout.splitlines()
+    assert ours.split() == ["kvchat.cache", "kvchat.figures", "kvchat.values"]
+    assert foreign == ""
+
+
+def test_a_name_that_is_not_there_is_said_so() -> None:
+    assert not hasattr(kvchat.cache, "nothing")
