@@ -171,11 +171,11 @@ async def test_it_is_kept_before_the_next_request_overwrites_it_and_gone_when_it
         assert state.complete and state.size == on_disk(tmp_path / "snapshots")
         assert (await said(play, id, "and after that?"))[0] <= NOISE
         await service.conversations.delete(id)
-        await service.housekeeping()
+        await service.housekeeping.run()
         assert (await service.kept.room()).states and on_disk(tmp_path / "snapshots")
-        monkeypatch.setattr("kvchat.chat.service.TRASH_DAYS", -1)
-        monkeypatch.setattr(service, "_found_old", math.inf)
-        await service.housekeeping()
+        monkeypatch.setattr("kvchat.chat.housekeeping.TRASH_DAYS", -1)
+        monkeypatch.setattr(service.housekeeping, "_found_old", math.inf)
+        await service.housekeeping.run()
         assert not (await service.kept.room()).states and service.servers.links.snapshots.known(id) == []
     finally:
         await service.aclose()

@@ -198,7 +198,7 @@ async def test_the_trash_is_emptied_with_its_files(mirrored, folder, clock):
     assert holds(folder, id)
     for _ in range(2):
         later = mirrored(begun=False)
-        await later.housekeeping()
+        await later.housekeeping.run()
         clock.now += timedelta(days=1)
     assert not texts(folder) and later.store.known(id) is None
 
@@ -221,7 +221,7 @@ async def test_an_incognito_run_has_none(server, folder):
     service = ChatService(Store.open(None), settings, incognito=True)
     service.begin_background()
     await said(service)
-    await service.housekeeping()
+    await service.housekeeping.run()
     await service.aclose()
     assert not folder.exists()
 

@@ -93,7 +93,7 @@ async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypat
 
     monkeypatch.setattr(Store, "backup_if_due", slow)
     conversation = await service.new_conversations.create()
-    tidying = asyncio.create_task(service.housekeeping())
+    tidying = asyncio.create_task(service.housekeeping.run())
     await asyncio.to_thread(begun.wait, 60)
     async with asyncio.timeout(60):
         await service.turns.send(conversation.id, Question("hello"))
@@ -110,7 +110,7 @@ async def test_a_kvchat_that_stays_open_makes_a_backup_each_day(service, monkeyp
     folder = service.store.database.path.parent / "backups"
     for hour in hours:
         now[0] = 1_700_000_000.0 + hour * 3600
-        await service.housekeeping()
+        await service.housekeeping.run()
     assert len(list(folder.iterdir())) == 2
 
 
@@ -139,7 +139,7 @@ async def test_the_trash_is_emptied_of_what_two_starts_on_two_days_found_old(mak
     for day in days:
         clock.now = begun + timedelta(days=day)
         service = make("http://127.0.0.1:9")
-        await service.housekeeping()
+        await service.housekeeping.run()
     assert (service.store.known(id) is not None) is is_there
 
 
@@ -148,7 +148,7 @@ async def test_a_kvchat_that_stays_open_does_not_empty_it_on_its_own_word(make, 
     service = make("http://127.0.0.1:9")
     for day in (400, 401, 402):
         clock.now = begun + timedelta(days=day)
-        await service.housekeeping()
+        await service.housekeeping.run()
     assert service.store.known(id) is not None
 
 
@@ -158,11 +158,11 @@ async def test_a_kvchat_that_stays_open_counts_the_days(make, clock, monkeypatch
     for day in (1, 2):
         clock.now = begun + timedelta(days=day)
         service = make("http://127.0.0.1:9")
-        monkeypatch.setattr("kvchat.chat.service.time", passed)
-        await service.housekeeping()
+        monkeypatch.setattr("kvchat.chat.housekeeping.time", passed)
+        await service.housekeeping.run()
     for day, is_there in ((30, True), (32, False)):
         clock.now = begun + timedelta(days=day)
-        await service.housekeeping()
+        await service.housekeeping.run()
         assert (service.store.known(id) is not None) is is_there
 
 
@@ -171,7 +171,7 @@ async def test_the_backup_comes_before_the_trash_is_emptied(make, clock):
     for day in (31, 32):
         clock.now = begun + timedelta(days=day)
         service = make("http://127.0.0.1:9")
-        await service.housekeeping()
+        await service.housekeeping.run()
     assert service.store.known(id) is None
     newest = service.store.backup_if_due() or max((service.store.database.path.parent / "backups").iterdir())
     with closing(sqlite3.connect(newest)) as backup:
@@ -186,5 +186,5 @@ async def test_nothing_is_removed_where_the_backup_fails(make, clock, monkeypatc
     for day in (31, 32):
         clock.now = begun + timedelta(days=day)
         service = make("http://127.0.0.1:9")
-        await service.housekeeping()
+        await service.housekeeping.run()
     assert service.store.known(id) is not None

@@ -8,7 +8,7 @@ In the order in which they are called:
 1. `ChatService`: builds what every conversation needs; `core.Core` the ground of it. What a start does not need is a
    `cached_property`, built at its first use.
 2. `begin_background`: jobs, memory, indexing and the mirror begin.
-3. `refresh`, `housekeeping`: called by the surface while it runs. `take_settings`: when settings were changed.
+3. `refresh`: called by the surface while it runs, like `housekeeping`. `take_settings`: when settings were changed.
 4. `stop_all`, `aclose`: the end, in an order in which nothing is lost.
 """
 
@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +34,6 @@ from kvchat.chat.conversations.new_conversations import NewConversations
 from kvchat.chat.conversations.options import Options
 from kvchat.chat.conversations.unsaved import Rescued
 from kvchat.chat.core import Core
-from kvchat.chat.events import Noticed
 from kvchat.chat.ground import QUIT_S, Clock, Once, system_clock
 from kvchat.chat.question.builder import QuestionBuilder, SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
@@ -67,6 +64,7 @@ if TYPE_CHECKING:
     from kvchat.chat.cache.states.kept_states import KeptStates
     from kvchat.chat.compactor import Compactor, RunningCompaction
     from kvchat.chat.exports import Exports
+    from kvchat.chat.housekeeping import Housekeeping
     from kvchat.chat.imports import Imports
     from kvchat.chat.mirror import Mirror
     from kvchat.chat.server.choice import ServerChooser
@@ -78,10 +76,6 @@ if TYPE_CHECKING:
     from kvchat.memory.memories import Memories
 
 log = logging.getLogger(__name__)
-
-TRASH_DAYS = 30
-TRASH_FOUND = "trash_found"
-"""The setting that keeps which day's start found the trash old last, and before when (seconds since the epoch)."""
 
 
 class ChatService:
@@ -135,23 +129,20 @@ class ChatService:
 
         self.jobs = jobs = Jobs(core)
         core.conversations.observers.append(jobs)
-        for kind, build in (
-            ("extraction", lambda: self._extraction_job),
-            ("consolidation", lambda: self.consolidation),
-            ("skills", lambda: self.skills),
-            ("episodes", lambda: self.episodes),
-            ("title", lambda: self.titles),
-            ("summary", lambda: self.summaries),
-            ("trunk", lambda: self.trunks),
-        ):
-            jobs.register_later(kind, build)
+        self._register_jobs()
         self.memory = MemoryService(core, None if incognito else memories, self._vector_of, memory_is_untouched)
         self.documents = DocumentService(core, None if incognito else library)
         self.vectors = Vectors(core, jobs, self.memory, self.documents)
         self.retrieval = Retrieval(core, self.documents, self.vectors)
         self._special_tokens = SpecialTokens(core.servers)
         self.questions = QuestionBuilder(core, self.retrieval, self.memory, self._special_tokens)
+        self._build_turns()
+        self._in_background = False
+        self._build_wanted()
 
+    def _build_turns(self) -> None:
+        """What answers a question: from the prefill ahead of it to the branch that it ends on."""
+        core = self.core
         self.warm_up = WarmUp(core, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(core)
         self.tools = ToolConsent(core)
@@ -168,11 +159,6 @@ class ChatService:
         )
         self.turns.observers.append(DroppedText(core))
         self.branches = Branches(core, self.warm_up, self.sizes)
-        self._in_background = False
-        self._found_old: float | None = None
-        """What an earlier start, on another day, found to be old in the trash, less the monotonic clock at the first
-        look of this one; None: it was not looked yet."""
-        self._build_wanted()
 
     @property
     def settings(self) -> Settings:
@@ -188,6 +174,19 @@ class ChatService:
         if before.export != self.settings.export and self._has_mirror:
             self._begin_mirror()
             self.mirror.look_again()
+
+    def _register_jobs(self) -> None:
+        """Name what does each kind of jobs: it is built for the first one."""
+        for kind, build in (
+            ("extraction", lambda: self._extraction_job),
+            ("consolidation", lambda: self.consolidation),
+            ("skills", lambda: self.skills),
+            ("episodes", lambda: self.episodes),
+            ("title", lambda: self.titles),
+            ("summary", lambda: self.summaries),
+            ("trunk", lambda: self.trunks),
+        ):
+            self.jobs.register_later(kind, build)
 
     def _build_wanted(self) -> None:
         """What hears of every conversation or answer where the settings, or what is kept, want it, and is not built
@@ -246,6 +245,12 @@ class ChatService:
         kept = KeptStates(self.core, self.saver, self.warm_up)
         self.turns.observers.append(kept)
         return kept
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        from kvchat.chat.housekeeping import Housekeeping
+
+        return Housekeeping(self.core, lambda: self.mirror if self._has_mirror else None)
 
     @cached_property
     def thumbnails(self) -> Thumbnails:
@@ -422,33 +427,6 @@ class ChatService:
             self.documents.look_again()
             self._build_wanted()
         self.memory.look_soon()
-
-    async def housekeeping(self) -> None:
-        """What is done when nobody waits: a daily backup, and then what lay in the trash for 30 days is removed."""
-        try:
-            await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
-            before = await self.writer.call(self._trashed_before)
-            gone = [one.id for one in self.store.conversations(trashed=True) if (one.trashed or before) < before]
-            if self._has_mirror:
-                await self.mirror.forget_trash()
-            await self.writer.call(lambda: self.store.purge_trash(before))
-            await self.servers.links.forget(gone)
-            await self.writer.call(self.store.images.tidy)
-            await self.servers.links.snapshots.tidy()
-        except StoreError as error:
-            self.events.tell(Noticed(str(error), "warning"))
-
-    def _trashed_before(self) -> float:
-        """Seconds since the epoch: what was put into the trash before that is removed. Two starts on two days must
-        have found it old, for the clock may be wrong on one; a kvchat that stays open adds the time that it was."""
-        now = self.core.timestamp()
-        today, before = f"{now // 86400:.0f}", now - TRASH_DAYS * 86400
-        day, _, found = (self.store.setting(TRASH_FOUND) or "").partition(" ")
-        if self._found_old is None:
-            self._found_old = (float(found) if day not in ("", today) else -math.inf) - time.monotonic()
-        if day != today:
-            self.store.set_setting(TRASH_FOUND, f"{today} {before:.0f}")
-        return min(self._found_old + time.monotonic(), before)
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came."""

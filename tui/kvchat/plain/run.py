@@ -171,7 +171,7 @@ class PlainMode:
     async def _keep_house(self) -> None:
         await asyncio.sleep(HOUSEKEEPING_S)
         while True:
-            await self._service.housekeeping()
+            await self._service.housekeeping.run()
             await asyncio.sleep(HOUSEKEEPING_EVERY_S)
 
     async def aclose(self) -> str:

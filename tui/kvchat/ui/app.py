@@ -258,8 +258,8 @@ class KvchatApp(App[int]):
         self.sweeper.begin()
         self.set_interval(EVERY, self.sweeper.look)
         self.service.begin_background()
-        self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping)
-        self.set_interval(HOUSEKEEPING_EVERY, self.service.housekeeping)
+        self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping.run)
+        self.set_interval(HOUSEKEEPING_EVERY, self.service.housekeeping.run)
 
     async def _first_conversation(self) -> str:
         if self._first:
