@@ -15,7 +15,7 @@ from engine_fixture import small_model
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.turns.alternatives import AlternativesRequest, wanted_in
+from kvchat.chat.turns.alternatives import AlternativesRequest, parse_alternatives
 from kvchat.config import Settings, changed
 from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node
@@ -93,7 +93,7 @@ async def test_each_prefills_once_and_the_choice_costs_what_was_told(
         await say(service, conversation, "Good morning.")
         before = await say(service, conversation, "What do sailors do?")
         assert before.figures is not None and (before.figures.wasted_tokens or 0) <= 1
-        wanted, rest = wanted_in(" ".join(order), service.servers.link(conversation.id).info)
+        wanted, rest = parse_alternatives(" ".join(order), service.servers.link(conversation.id).info)
         assert wanted == AlternativesRequest(2, order) and not rest
         price = await service.prices.of_several(conversation.id, wanted, Question("And at night?"))
         await service.turns.ask_for(conversation.id, wanted, Question("And at night?"), parameters=SHORT)

@@ -37,7 +37,7 @@ def kept(shelf: ServerShelf, conversation: str, size: int = 1000) -> Snapshot:
         KIND.build,
         0.0,
         0.0,
-        shelf.noted(state),
+        shelf.ids_on_card(state),
         PROBE,
         0.0,
     )
@@ -101,7 +101,7 @@ def test_a_folder_at_hand_is_checked_by_digest_and_cleared(tmp_path: Path) -> No
         KIND.build,
         0.0,
         0.0,
-        shelf.noted(Tokens(range(100))),
+        shelf.ids_on_card(Tokens(range(100))),
         PROBE,
         0.0,
     )

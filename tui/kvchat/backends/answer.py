@@ -454,7 +454,7 @@ def _finish_in(choice: Mapping[str, object]) -> str | None:
 def _with_loss(ended: Ended) -> Ended:
     """`ended` with the word that a part is missing, in addition to what else is said of it."""
     if ended.error is not None:
-        return replace(ended, error=ended.error.told_with(damaged=True))
+        return replace(ended, error=ended.error.with_arguments(damaged=True))
     if ended.remark is None or ended.remark.is_a(NoteKind.LONGEST):
         return replace(ended, remark=said(NoteKind.PART_LOST))
     return replace(ended, remark=replace(ended.remark, arguments=(*ended.remark.arguments, ("damaged", True))))

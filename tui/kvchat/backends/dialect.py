@@ -163,11 +163,11 @@ class BackendError(Exception):
         return self.sentence
 
     @property
-    def said(self) -> str:
+    def server_words(self) -> str:
         """The server's own words, one clean, short line; empty where there are none."""
         return str(self.arguments.get("said") or self.arguments.get("words") or "")
 
-    def told_with(self, **arguments: Value) -> BackendError:
+    def with_arguments(self, **arguments: Value) -> BackendError:
         """The same problem with more arguments: other settings that help, another name for the server."""
         return BackendError(
             self.trouble,

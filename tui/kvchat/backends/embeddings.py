@@ -128,7 +128,7 @@ class Embeddings:
 
     def _noted(self, error: BackendError) -> BackendError:
         """The error in words for this server. Queries are not sent there for a while, and it is looked up again."""
-        told = error.told_with(use="embeddings")
+        told = error.with_arguments(use="embeddings")
         self._failed = self._clock.now() + REST_S, told
         self._endpoint = None
         self._spots.clear()
@@ -143,7 +143,7 @@ class Embeddings:
                 return await self._asked(endpoint, [whole_characters(text)[:longest] or " " for text in texts])
             except BackendError as error:
                 too_long = error.trouble is Trouble.CONTEXT_OVERFLOW or (
-                    error.status is not None and error.status in (400, 413, 422, 500) and _TOO_LONG.search(error.said)
+                    error.status in (400, 413, 422, 500) and _TOO_LONG.search(error.server_words)
                 )
                 if not too_long:
                     raise

@@ -172,7 +172,7 @@ class LocalEmbeddings:
                 await asyncio.wait_for(self._engine.wait(), _MOMENT)
         if self._exit is not None:
             return failure(Trouble.CUT, Fault.VECTORS_ENDED, sentence=self._exit.sentence, file=str(self._file))
-        return error.told_with(server="engine for vectors")
+        return error.with_arguments(server="engine for vectors")
 
     def _noted(self, error: BackendError) -> BackendError:
         """The error; questions are not asked for a while."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kvchat.backends.http.payload import Responses, is_object, owners, said
+from kvchat.backends.http.payload import Responses, is_object, owners, response_at
 from kvchat.backends.kinds import (
     KINDS,
     LLAMACPP,
@@ -60,27 +60,28 @@ def has(sign: Sign, responses: Responses) -> bool:
 
 def _is_llamacpp(responses: Responses) -> bool:
     """Behind a proxy that replaces its `Server` header: by its properties and the owner of its models."""
-    return "default_generation_settings" in said(responses, PROPS_PATH).fields and "llamacpp" in owners(responses)
+    has_properties = "default_generation_settings" in response_at(responses, PROPS_PATH).fields
+    return has_properties and "llamacpp" in owners(responses)
 
 
 def _is_ollama(responses: Responses) -> bool:
     """By its greeting and its version, where nothing answers that only an imitator has."""
-    if any(said(responses, path).status == 200 for path in OLLAMA_IMITATORS):
+    if any(response_at(responses, path).status == 200 for path in OLLAMA_IMITATORS):
         return False
-    version = said(responses, "/api/version").fields.get("version")
-    return said(responses, "/").text.strip() == "Ollama is running" and isinstance(version, str)
+    version = response_at(responses, "/api/version").fields.get("version")
+    return response_at(responses, "/").text.strip() == "Ollama is running" and isinstance(version, str)
 
 
 def _is_lmstudio(responses: Responses) -> bool:
     """By the shape of its listings, since it answers unknown paths with 200; where it wants a key, by its words about
     that."""
-    listing = said(responses, "/api/v1/models")
+    listing = response_at(responses, "/api/v1/models")
     if listing.status == 401 and "LM Studio" in listing.text:
         return True
     models = listing.fields.get("models")
     if isinstance(models, list):
         return all(is_object(entry) and "key" in entry and "loaded_instances" in entry for entry in models)
-    old = said(responses, "/api/v0/models").fields.get("data")
+    old = response_at(responses, "/api/v0/models").fields.get("data")
     return isinstance(old, list) and any(
         is_object(entry) and entry.get("state") in ("loaded", "not-loaded") and "compatibility_type" in entry
         for entry in old
@@ -89,22 +90,22 @@ def _is_lmstudio(responses: Responses) -> bool:
 
 def _is_mlxlm(responses: Responses) -> bool:
     """By its health check, its kind of 404, and models without an owner."""
-    lost = said(responses, PROPS_PATH)
+    lost = response_at(responses, PROPS_PATH)
     is_its_404 = (lost.status, lost.text.strip()) == (404, "Not Found") and "json" in lost.headers.get(
         "content-type", ""
     )
-    return is_its_404 and said(responses, "/health").fields == {"status": "ok"} and not owners(responses)
+    return is_its_404 and response_at(responses, "/health").fields == {"status": "ok"} and not owners(responses)
 
 
 def _is_openai(responses: Responses) -> bool:
     """By a list of models: the least that a server with OpenAI's API has."""
-    listing = said(responses, MODELS_PATH)
+    listing = response_at(responses, MODELS_PATH)
     return isinstance(listing.value, list) or bool(listing.fields.keys() & {"data", "models"})
 
 
 def lists_nothing(responses: Responses) -> bool:
     """Whether a list of models is there, and empty."""
-    listing = said(responses, MODELS_PATH)
+    listing = response_at(responses, MODELS_PATH)
     entries = (listing.fields.get("data") or listing.fields.get("models")) if listing.fields else listing.value
     return _is_openai(responses) and not entries
 

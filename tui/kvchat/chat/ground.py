@@ -66,14 +66,14 @@ class Ground:
         await self.writer.write(lambda: self.store.set_setting(key, value))
 
     def in_background(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Do `work` in a task of its own; a failure to write is told."""
-        task = asyncio.create_task(self.told(work))
+        """Do `work` in a task of its own; a StoreError is shown to the user."""
+        task = asyncio.create_task(self.run_and_notify(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def told(self, work: Coroutine[object, object, None]) -> None:
-        """Do `work`; a failure to write is told."""
+    async def run_and_notify(self, work: Coroutine[object, object, None]) -> None:
+        """Do `work`; a StoreError is shown to the user."""
         try:
             await work
         except StoreError as error:
@@ -91,18 +91,18 @@ class Ground:
 
 
 class Once:
-    """Notes in the store what was told. A disk that refuses makes it once per run."""
+    """Remembers in the store what the user was shown; where the disk refuses, for this run."""
 
     def __init__(self, store: Store, writer: StoreWriter) -> None:
         self._store = store
         self._writer = writer
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     async def first(self, what: str) -> bool:
-        """Whether `what` was not told before; from now on it was."""
-        if what in self._told:
+        """Whether `what` was not shown before; from now on it was."""
+        if what in self._shown:
             return False
-        self._told.add(what)
+        self._shown.add(what)
         key = f"told {what}"
         try:
             if self._store.setting(key):

@@ -23,7 +23,7 @@ from kvchat import paths
 from kvchat.index.scoping import Within
 from kvchat.index.tokenizer import PREPARED, TOKENIZE
 from kvchat.index.vector_search import ScopedVectors
-from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
+from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, store_errors
 from kvchat.store.file.database import connect, has_fts, identity_of
 from kvchat.store.presence.locks import locked_within, unlock
 from kvchat.text.problems import StoreProblem
@@ -40,11 +40,11 @@ class IndexBusyError(StoreUnavailable):
 
 
 @contextmanager
-def said(path: Path | None) -> Iterator[None]:
-    """Turn errors of SQLite and the file system into the store's own, and those of a file in use into
+def index_errors(path: Path | None) -> Iterator[None]:
+    """Raise errors of SQLite and the file system as the store's own, a StoreError, and those of a file in use as
     IndexBusyError."""
     try:
-        with told(path):
+        with store_errors(path):
             yield
     except StoreUnavailable as error:
         cause = error.__cause__
@@ -117,7 +117,7 @@ class Tables:
         self.is_stand_in = False
         """Whether it is in memory only because its file is in use."""
         self._lock: FileLock | None = None
-        with said(path), ExitStack() as undo:
+        with index_errors(path), ExitStack() as undo:
             if path:
                 paths.folder(path.parent)
                 self._lock = FileLock(_beside(path, ".lock"))
@@ -143,7 +143,7 @@ class Tables:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One unchanging view, for this thread alone. Raises StoreError."""
-        with self._reading, said(self.path):
+        with self._reading, index_errors(self.path):
             self._still_there()
             with _transaction(self._reader, "BEGIN"):
                 yield self._reader
@@ -152,7 +152,7 @@ class Tables:
     def writing(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
         """One transaction, after at most `patience` seconds in which others write. Raises StoreError, with nothing
         changed; IndexBusyError where the file is in use for longer."""
-        with self._writing, said(self.path), self._locked(PATIENCE_S if patience is None else patience):
+        with self._writing, index_errors(self.path), self._locked(PATIENCE_S if patience is None else patience):
             self._still_there()
             with _transaction(self._writer, "BEGIN IMMEDIATE"):
                 yield self._writer
@@ -238,7 +238,7 @@ def _in_file(path: Path, anew: bool) -> Tables:
 
 def _throw_away(path: Path) -> None:
     """Remove the file and its journal, unless it is somebody else's database."""
-    with said(path):
+    with index_errors(path):
         lock = FileLock(_beside(path, ".lock"))
         try:
             with lock.held(WRITE_MS / 1000):

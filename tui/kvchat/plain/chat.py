@@ -24,7 +24,7 @@ from kvchat.chat.events import (
     WrittenElsewhere,
 )
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import MentionScope, OutsideError, asked_as
+from kvchat.chat.question.mentions import MentionScope, OutsideError, question_draft
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
@@ -129,7 +129,7 @@ class PlainChat:
         if self.outside is not None and self.outside.saved is not None:
             line = Typed(self.outside.saved)
         if line is not None and self.editing:
-            asked = asked_as(self.conversation.tree[self.editing], is_edit=True)
+            asked = question_draft(self.conversation.tree[self.editing], is_edit=True)
             unsent, line = unsent.edited(self.editing, _draft_of(line, asked)), None
         if line is None or (self.unsent and line.text.startswith("/")):
             line = Typed(self.unsent)
@@ -210,7 +210,7 @@ class PlainChat:
     async def edit(self, node: str, text: str) -> bool:
         """Ask a question differently, and print the answer; whether it was sent."""
         drafts, conversation = self.service.drafts, self.conversation
-        draft = asked_as(conversation.tree[node], is_edit=True).rewritten(text)
+        draft = question_draft(conversation.tree[node], is_edit=True).rewritten(text)
         await drafts.put(self.id, drafts.of(conversation).edited(node, draft))
         is_sent = await self._sent(Question(text, meant=MentionScope(draft.spans)), node)
         if is_sent:

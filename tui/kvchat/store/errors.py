@@ -87,8 +87,8 @@ def failure(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
 
 
 @contextmanager
-def told(path: Path | None) -> Iterator[None]:
-    """Turn errors of SQLite and the file system into the store's own."""
+def store_errors(path: Path | None) -> Iterator[None]:
+    """Raise errors of SQLite and the file system as the store's own, a StoreError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

@@ -44,7 +44,7 @@ from kvchat.backends.http.payload import (
     is_object,
     list_at,
     models_in,
-    said,
+    response_at,
     text_at,
 )
 from kvchat.backends.http.stream import Payload
@@ -133,7 +133,7 @@ class LlamaSwapBackend(HttpBackend):
         found = await self.asked(paths)
         own = {path: found[asked] for path, asked in zip(kind.probes, paths, strict=True) if asked in found}
         self._known, self._looked = is_of(kind, own), True
-        return said(own, PROPS_PATH).fields if self._known else None
+        return response_at(own, PROPS_PATH).fields if self._known else None
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
         """As to a llama-server, which most models run on; another kind that refuses a field goes without it."""

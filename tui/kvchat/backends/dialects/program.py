@@ -195,7 +195,7 @@ class ProgramBackend(HttpBackend):
         return self._explained(super()._error(head, body), body)
 
     def _explained_end(self, ended: Ended) -> Ended:
-        error = ended.error and self._explained(ended.error, ended.error.said)
+        error = ended.error and self._explained(ended.error, ended.error.server_words)
         begun = not (ended.state is State.EMPTY or (error and error.trouble is Trouble.CUT))
         if begun or self.info.model or not self.kind.unloaded:
             return replace(ended, error=error)
@@ -215,8 +215,8 @@ class ProgramBackend(HttpBackend):
             if remedy.words in words:
                 return self._program_error(Trouble(remedy.trouble), remedy.told, error.status)
         if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
-            return error.told_with(keys=f" {self.kind.keys}")
-        return error.told_with(room=self.kind.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error
+            return error.with_arguments(keys=f" {self.kind.keys}")
+        return error.with_arguments(room=self.kind.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error
 
 
 def _bare(model: str) -> str:

@@ -35,7 +35,7 @@ from kvchat.backends.http.payload import (
     list_at,
     models_in,
     name_at,
-    said,
+    response_at,
     text_at,
 )
 from kvchat.backends.http.stream import Payload
@@ -153,7 +153,7 @@ class JanBackend(ProgramBackend):
 
     async def _on_disk(self, running: tuple[str, ...]) -> list[Model]:
         """The models that could be started; none where this version does not tell."""
-        fields = said(await self.asked((DISK_PATH,)), DISK_PATH).fields
+        fields = response_at(await self.asked((DISK_PATH,)), DISK_PATH).fields
         entries = models_in(fields).all if isinstance(fields.get("data"), list) else ()
         return [replace(entry, loaded=False) for entry in entries if entry.id not in running]
 

@@ -114,7 +114,7 @@ class ServerShelf(SnapshotDir):
         self.drop(snapshot)
         return said(SnapshotProblem.DAMAGED)
 
-    def noted(self, state: Tokens) -> str:
+    def ids_on_card(self, state: Tokens) -> str:
         return base64.b64encode(state.data).decode()
 
     def token_ids(self, snapshot: Snapshot) -> Tokens | None:

@@ -222,7 +222,7 @@ class SnapshotDir:
         self.drop(snapshot)
         return damage
 
-    def noted(self, state: Tokens) -> str:
+    def ids_on_card(self, state: Tokens) -> str:
         """What a card says of the tokens, as of `Snapshot.ids`: nothing, for the file has them."""
         return ""
 

@@ -197,14 +197,14 @@ Responses = Mapping[str, Response]
 NO_RESPONSE = Response(0, {}, b"")
 
 
-def said(responses: Responses, path: str) -> Response:
+def response_at(responses: Responses, path: str) -> Response:
     """The answer to `path`; `NO_RESPONSE` where there is none."""
     return responses.get(path, NO_RESPONSE)
 
 
 def owners(responses: Responses) -> frozenset[str]:
     """Who owns the models in `/v1/models`, as the server names them; lower case."""
-    listing = said(responses, "/v1/models").fields.get("data")
+    listing = response_at(responses, "/v1/models").fields.get("data")
     entries = listing if isinstance(listing, list) else ()
     return frozenset(
         str(entry.get("owned_by")).lower() for entry in entries if is_object(entry) and entry.get("owned_by")

@@ -17,7 +17,7 @@ from kvchat.chat.conversations.shared import Head
 from kvchat.chat.core import Core, on_newest
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged
-from kvchat.chat.question.mentions import asked_as
+from kvchat.chat.question.mentions import question_draft
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.tools.named import listed_tools, named_tools
 from kvchat.prompt.branching import Branch, under_system, whole, without_turn
@@ -47,7 +47,7 @@ class Branches:
         at = conversation.message(node_id)
         draft = ""
         if at.role is Role.USER:
-            draft = asked_as(at).encoded()
+            draft = question_draft(at).encoded()
             at = conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
         now = self._core.timestamp()

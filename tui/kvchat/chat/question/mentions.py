@@ -126,7 +126,7 @@ def _is_within(path: Path, folder: Path) -> bool:
     return path.is_relative_to(home) and not any(part.startswith(".") for part in path.relative_to(home).parts)
 
 
-def asked_as(question: Node, *, is_edit: bool = False) -> Draft:
+def question_draft(question: Node, *, is_edit: bool = False) -> Draft:
     """A question that was sent, as a draft. `is_edit`: what was piped in stays with it by itself."""
     text, blocks = plain_paste(question.text), question.message.blocks
     return draft_of(text, [one for one in blocks if not is_edit or one.kind != STDIN], spans_in(question.message))

@@ -445,7 +445,7 @@ class Servers(ConversationObserver):
         link = self.link(id)
         if self._looking is None and link.connector.connection.is_awaited and self._follows_last(id):
             self.fallback.off = link
-            self._looking = asyncio.create_task(self._ground.told(self._begin_elsewhere(id, link)))
+            self._looking = asyncio.create_task(self._ground.run_and_notify(self._begin_elsewhere(id, link)))
             self._looking.add_done_callback(lambda _: self._looked())
         return self._looking
 

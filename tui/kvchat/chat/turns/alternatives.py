@@ -40,7 +40,7 @@ class AlternativesRequest(Struct, frozen=True):
         return [(min(most, self.count - before), "") for before in range(0, self.count, most)]
 
 
-def wanted_in(text: str, server: ServerInfo | None) -> tuple[AlternativesRequest, str]:
+def parse_alternatives(text: str, server: ServerInfo | None) -> tuple[AlternativesRequest, str]:
     """What `text` asks for, and the question behind it: a number, or names of the server's models. Without either it is
     the usual number, but no more than one request gives, and all of it is the question. Raises ChatError."""
     words = text.split()

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from kvchat.store.errors import StoreError, told
+from kvchat.store.errors import StoreError, store_errors
 from kvchat.store.file.database import connect
 from kvchat.store.file.schema import APPLICATION_ID
 from kvchat.text.problems import StoreProblem
@@ -73,7 +73,7 @@ def back_up(database: Path, now: float, mark: str = "") -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     target = folder / f"{database.stem}-{stamp}{mark}.db"
     part = target.with_suffix(f".{os.getpid()}.part")
-    with told(folder):
+    with store_errors(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
         for left in folder.glob("*.part"):
             if now - left.stat().st_mtime > LEFT_SECONDS or left == part:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any
 
-from kvchat.store.errors import StoreUnavailable, told
+from kvchat.store.errors import StoreUnavailable, store_errors
 from kvchat.store.file.schema import version_of
 from kvchat.store.presence import process_id as owner
 from kvchat.store.presence.locks import FolderInUse, WriteLock, has_wal_reset_fix
@@ -138,7 +138,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone."""
-        with self._threads, told(self.path):
+        with self._threads, store_errors(self.path):
             yield self._opened()
 
     def rows(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
@@ -162,7 +162,7 @@ class Database:
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction. `durable`: it survives a power cut once this returns; else it survives a crash of kvchat."""
-        with self._threads, told(self.path), self._held():
+        with self._threads, store_errors(self.path), self._held():
             connection = self._opened()
             self._still_there()
             if durable is not self._durable:
@@ -185,7 +185,7 @@ class Database:
         no other process; what another kvchat is reading stays in the log."""
         if self.path is None or not has_content(self.path, "-wal"):
             return
-        with self._threads, told(self.path), self._held():
+        with self._threads, store_errors(self.path), self._held():
             connection = self._opened()
             self._still_there()
             connection.execute("PRAGMA busy_timeout = 0")
@@ -203,7 +203,7 @@ class Database:
             return
         from kvchat.store.file.leftovers import rewrite
 
-        with told(self.path):
+        with store_errors(self.path):
             self._still_there()
             lock = self._lock.another() if self._lock and self._needs_lock else None
             try:
@@ -215,7 +215,7 @@ class Database:
 
     def close(self) -> None:
         """Let go of the file; the last kvchat to do so writes the log back into it."""
-        with self._threads, told(self.path):
+        with self._threads, store_errors(self.path):
             if self._connection is None:
                 return
             connection, self._connection = self._connection, None

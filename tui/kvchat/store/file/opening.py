@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from kvchat.paths import make_private
-from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
+from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, store_errors
 from kvchat.store.file import quarantine, schema, wal
 from kvchat.store.file.backup import back_up
 from kvchat.store.file.database import Database, connect, has_content, has_fts, prepare
@@ -61,7 +61,7 @@ _UNWRITABLE = frozenset({StoreProblem.UNUSABLE, StoreProblem.DISK_FULL, StorePro
 def _for_writing(folder: Path, now: float) -> tuple[Database, list[str]]:
     """The same, to be read and written."""
     path = folder / NAME
-    with told(path), ExitStack() as undo:
+    with store_errors(path), ExitStack() as undo:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = WriteLock(path.with_name(path.name + ".lock"))
         undo.callback(lock.close)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.chat.turns.alternatives import AlternativesRequest, wanted_in
+from kvchat.chat.turns.alternatives import AlternativesRequest, parse_alternatives
 from kvchat.prompt.drafts import Draft
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -49,7 +49,7 @@ class AlternativesController:
         commanded = self._composer.commanded if argument else None
         try:
             info = self._service.servers.link(id).info or await self._service.servers.reach(id)
-            wanted, rest = wanted_in(commanded.text if commanded is not None else "", info)
+            wanted, rest = parse_alternatives(commanded.text if commanded is not None else "", info)
         except ChatError as error:
             workspace.say(str(error), "warning")
             self._put_back(commanded)

@@ -17,7 +17,7 @@ from textual.content import Content
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import MentionScope, OutsideError, asked_as, spans_in
+from kvchat.chat.question.mentions import MentionScope, OutsideError, question_draft, spans_in
 from kvchat.prompt.drafts import Draft, Unsent, given, plain_paste
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
@@ -223,7 +223,7 @@ class SendingController:
         """Whether an edit says what the question says, and mentions what that mentioned."""
         question = self.workspace.conversation.tree[editing]
         asked = event.question
-        return question.text == asked.text and asked.meant.spans == asked_as(question, is_edit=True).spans
+        return question.text == asked.text and asked.meant.spans == question_draft(question, is_edit=True).spans
 
     @in_worker("send")
     async def _send(self, sending: Sending) -> None:
@@ -413,7 +413,7 @@ class SendingController:
             if is_here and edited.id != question.id:
                 self.begin_edit(edited.id, Draft(question.text, given(question.text, spans_in(question.message))))
         else:
-            draft = asked_as(question)
+            draft = question_draft(question)
             self._return_soon(conversation.id, Question(draft.text, draft.blocks, MentionScope(draft.spans)))
 
     def forget_refusal(self, id: str) -> None:
@@ -476,7 +476,7 @@ class SendingController:
         sent = sending.event.question.draft if sending is not None else Draft()
         if editing is not None:
             edit = sent.before(written) if sending is not None and sending.editing == editing else written
-            asked = asked_as(conversation.tree[editing], is_edit=True)
+            asked = question_draft(conversation.tree[editing], is_edit=True)
             is_changed = (edit.text, edit.blocks) != (asked.text, asked.blocks)
             unsent, written = unsent.edited(editing, edit if is_changed else None), self._behind
         if sending is not None and sending.is_in_draft:
@@ -553,7 +553,7 @@ class SendingController:
         elif (written := self.written()) is not None:
             self._drafts.put(*written)
         left = next((one.draft for one in self._drafts.of(conversation).edits if one.question == node), None)
-        question = asked_as(conversation.tree[node], is_edit=True)
+        question = question_draft(conversation.tree[node], is_edit=True)
         self.workspace.editing = node
         self._composer.load("", "")
         self._composer.replace(next(one for one in (draft, left, question) if one is not None))

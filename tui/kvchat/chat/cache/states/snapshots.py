@@ -345,7 +345,7 @@ class Snapshots:
             nonlocal kept
             probe = await self._vouched(backend, draft, state)
             if probe is not None:
-                whole = replace(draft, ids=shelf.noted(state), probe=probe, spread=self._proof.spread or 0.0)
+                whole = replace(draft, ids=shelf.ids_on_card(state), probe=probe, spread=self._proof.spread or 0.0)
                 kept = await self._filed(lambda: shelf.keep(whole), None)
 
         try:
