@@ -14,7 +14,7 @@ from index_kit import keys, lines
 from kvchat.index import vector_search, vectors
 from kvchat.index.index import Chunk, Index
 from kvchat.index.ranking import fused, in_order
-from kvchat.index.vector_search import FEW
+from kvchat.index.vector_search import COMPARED_WITHOUT_NUMPY
 from standins.embeddings import vector
 
 Found = Callable[..., list[str]]
@@ -75,7 +75,7 @@ def test_a_scope_holds_for_vectors_too(index: Index) -> None:
 
 
 def test_beyond_a_few_the_best_by_words_are_compared_at_least(index: Index, library: str) -> None:
-    count = FEW + 50
+    count = COMPARED_WITHOUT_NUMPY + 50
     index.replace(
         "docs/a.md",
         lines(

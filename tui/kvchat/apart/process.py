@@ -18,7 +18,7 @@ from kvchat.apart import frames
 
 SECONDS = 30.0
 MEMORY = 1 << 30
-PATIENCE = 2.0
+EXIT_S = 2.0
 """Seconds that an idle process has to end by itself."""
 _living: weakref.WeakSet[Process] = weakref.WeakSet()
 
@@ -108,7 +108,7 @@ class Process:
         if self._deadline == math.inf:
             try:
                 self._to.close()
-                self._process.wait(PATIENCE)
+                self._process.wait(EXIT_S)
             except (OSError, subprocess.TimeoutExpired):
                 pass
         self.kill()
@@ -130,7 +130,7 @@ class Process:
 
     def _end(self) -> End:
         try:
-            code = self._process.wait(PATIENCE)
+            code = self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
             return End.CRASHED
         return End.MEMORY if code in (-signal.SIGKILL, -signal.SIGABRT) else End.CRASHED

@@ -46,8 +46,8 @@ from kvchat.text.faults import Fault
 # nothing is found; and with a connection for each question a later one takes four to ten times as long.
 HEAD_LIMIT, BODY_LIMIT = 32 * 1024, 128 * 1024
 """Bytes. The longest real answers are lists of many models and properties with a long chat template."""
-LARGE = 16 * 1024
-"""Bytes of JSON that are read in a thread, so that the screen does not wait."""
+THREADED_BYTES = 16 * 1024
+"""JSON of more bytes is read in a thread, so that the screen does not wait."""
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?\r\n\Z")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r\n\Z")
@@ -127,7 +127,7 @@ async def _heard(status: int, headers: Mapping[str, str], body: bytes) -> HeardR
     response = Response(status, headers, body)
     if status != 200 or body[:64].lstrip()[:1] not in (b"{", b"["):
         return HeardResponse(status, headers, body)
-    value = await asyncio.to_thread(_value, response) if len(body) > LARGE else response.value
+    value = await asyncio.to_thread(_value, response) if len(body) > THREADED_BYTES else response.value
     return HeardResponse(status, headers, body, value)
 
 
@@ -208,7 +208,7 @@ async def _up_to(reader: asyncio.StreamReader, limit: int) -> bytes:
 
 OTHER_FAMILY = 0.3
 """The share of the time after which an IPv4 port that neither accepts nor refuses counts as closed."""
-PATIENCE = 0.1
+SECOND_ASK_SHARE = 0.1
 """The share of the time after which a server that is not known yet is asked over a second connection."""
 TRIES = 2
 """How many questions a server may leave unanswered before it answers one."""
@@ -294,7 +294,7 @@ class ServerVisit:
             return
         workers = {asyncio.create_task(self._work(line))}
         try:
-            workers = await _open_after(self._within * PATIENCE, workers)
+            workers = await _open_after(self._within * SECOND_ASK_SHARE, workers)
             if workers:
                 self._is_slow = True
                 workers.add(asyncio.create_task(self._work(self._line())))

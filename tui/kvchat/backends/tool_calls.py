@@ -27,8 +27,8 @@ from kvchat.prompt.tools import ToolCall
 from kvchat.prompt.wire import whole_characters
 from kvchat.values import Statement, said
 
-MOST, TOLD = 1024, 3
-"""Calls that are read of an answer, and that its note names."""
+MOST_CALLS, NAMED_CALLS = 1024, 3
+"""Calls of an answer that are read, and those that its note names."""
 KEPT = 32 * 1024
 """Characters that are kept of a name, and of the arguments."""
 NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80
@@ -155,7 +155,7 @@ class ToolCalls:
 
     def _begun(self, part: Fragment) -> _Call:
         self._last = _Call(part.index)
-        if len(self._calls) < MOST:
+        if len(self._calls) < MOST_CALLS:
             self._calls.append(self._last)
         return self._last
 
@@ -197,9 +197,10 @@ class ToolCalls:
         return said(
             NoteKind.TOOL_CALLS,
             calls="\n".join(
-                f"{quoted(call.name, NAME_LIMIT)}({quoted(call.arguments, ARGUMENTS_LIMIT)})" for call in calls[:TOLD]
+                f"{quoted(call.name, NAME_LIMIT)}({quoted(call.arguments, ARGUMENTS_LIMIT)})"
+                for call in calls[:NAMED_CALLS]
             ),
-            more=max(0, len(calls) - TOLD),
+            more=max(0, len(calls) - NAMED_CALLS),
             nameless=len(calls) == 1 and not calls[0].name,
         )
 

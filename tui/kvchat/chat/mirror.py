@@ -32,7 +32,7 @@ TYPING_S = 1.0
 """So long after the last key nothing is written."""
 SLICE_S = 0.03
 """So long the thread works before it rests for as long."""
-LAST = 20
+MOST_AT_END = 20
 """Conversations that are written when kvchat ends; the next start writes what is left."""
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Mirror(ConversationObserver):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        if self._wanted and (last := list(self._changed)[:LAST]):
+        if self._wanted and (last := list(self._changed)[:MOST_AT_END]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(QUIT_S):
                     await self._attempt(lambda: self._bring(self._folder(), last, slice_s=QUIT_S))

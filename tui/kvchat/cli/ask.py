@@ -34,8 +34,7 @@ from kvchat.chat.events import AnswerProgressed, HeadAwaited, ServerChanged, Ser
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING
 from kvchat.chat.server.connection_state import Connecting
-from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
-from kvchat.chat.turns.alternatives import AlternativesRequest
+from kvchat.chat.turns.alternatives import MOST_ANSWERS, AlternativesRequest
 from kvchat.cli import choosing_options
 from kvchat.cli.ask_consent import agree_to_programs, allow_calls, ask_about_calls, prepared
 from kvchat.cli.ask_report import given, report

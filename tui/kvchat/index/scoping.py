@@ -18,7 +18,7 @@ Scope = str | Sequence[str]
 
 _END = "\0"
 """Behind the name of a document: that one alone."""
-_LAST = "\U0010ffff"
+_HIGHEST = "\U0010ffff"
 
 
 def exactly(doc: str) -> str:
@@ -70,7 +70,7 @@ class Within(Struct, frozen=True):
     @property
     def ranges(self) -> list[tuple[str, str]]:
         """For each scope the first name in it, and the first one behind it."""
-        return [(scope[:-1], scope) if scope.endswith(_END) else (scope, scope + _LAST) for scope in self.scopes]
+        return [(scope[:-1], scope) if scope.endswith(_END) else (scope, scope + _HIGHEST) for scope in self.scopes]
 
     @property
     def named(self) -> tuple[str, tuple[object, ...]]:

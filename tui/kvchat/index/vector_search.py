@@ -17,7 +17,7 @@ from kvchat.index import content, vectors
 from kvchat.index.ranking import Ranked
 from kvchat.index.scoping import Within
 
-FEW = 500
+COMPARED_WITHOUT_NUMPY = 500
 """Vectors of a scope that are all compared without numpy too."""
 _SCOPES = 3
 """Scopes whose vectors are held."""
@@ -59,8 +59,8 @@ def near(
     if vectors.numpy() is not None:
         dated = content.ids(connection, within) if within.is_dated else None
         return _matrix(held, connection, within.undated, state).nearest(one, count, dated)
-    rows = vectors.rows(connection, within, FEW + 1)
-    if len(rows) > FEW:
+    rows = vectors.rows(connection, within, COMPARED_WITHOUT_NUMPY + 1)
+    if len(rows) > COMPARED_WITHOUT_NUMPY:
         rows = list(
             content.of(connection, "SELECT chunk, scale, data FROM vector WHERE chunk", [ranked.id for ranked in found])
         )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.mending import mended
 from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node, open_calls
-from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
+from kvchat.prompt.stamp import STAMP_INTERVAL, last_stamp, stamp_due, time_block
 from kvchat.prompt.tools import NOT_CARRIED_OUT
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
@@ -31,7 +31,7 @@ def asked(
     text: str,
     blocks: Sequence[ContextBlock],
     now: datetime,
-    stamp_every: timedelta | None = EVERY,
+    stamp_every: timedelta | None = STAMP_INTERVAL,
     pasted: Sequence[tuple[int, int]] = (),
 ) -> Branch:
     """A question after `head`, behind what closes a turn that ended among calls, and the empty answer that will stream

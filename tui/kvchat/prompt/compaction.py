@@ -22,7 +22,7 @@ KEEP_SHARE = 0.2
 """The part of the window that the last turns, kept as they are, may take."""
 SUMMARY_SHARE = 0.1
 """The part of the window that the summary may take."""
-MOST, LEAST = 2048, 64
+MOST_TOKENS, LEAST_TOKENS = 2048, 64
 """Tokens that a summary may have in any window, however large or small."""
 LEAST_ROOM = 200
 """Tokens that must be left for the summary, or the last turns are not sent with the request for it."""
@@ -124,7 +124,7 @@ def planned(sizes: Sequence[int], used: int, window: int | None, *, thinks: bool
     while keep < len(sizes) - 1 and sum(sizes[-keep - 1 :]) <= window * KEEP_SHARE:
         keep += 1
     replaced = sum(sizes[:-keep])
-    summary = min(room, MOST, max(LEAST, min(round(window * SUMMARY_SHARE), replaced // 2)))
+    summary = min(room, MOST_TOKENS, max(LEAST_TOKENS, min(round(window * SUMMARY_SHARE), replaced // 2)))
     return CompactionPlan(
         len(sizes), keep, send, used, replaced, summary, min(room, summary * THINKING) if thinks else summary
     )

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from kvchat.prompt.context import TIME, ContextBlock
 from kvchat.prompt.message import Node
 
-EVERY = timedelta(minutes=10)
+STAMP_INTERVAL = timedelta(minutes=10)
 """The default of the setting `time_stamp_minutes`."""
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -36,7 +36,7 @@ def last_stamp(branch: Iterable[Node]) -> datetime | None:
     return found
 
 
-def stamp_due(now: datetime, last: datetime | None, every: timedelta = EVERY) -> bool:
+def stamp_due(now: datetime, last: datetime | None, every: timedelta = STAMP_INTERVAL) -> bool:
     """Whether a message sent at `now` carries a stamp. A clock that went backwards stamps again."""
     if last is None:
         return True

@@ -122,9 +122,9 @@ def probe_of(answer: bytes, extended: bool) -> StateProbe | None:
 
 CALL_S = 20.0
 TEXT_LIMIT = 32 * MIB
-MANY = 8192
-LARGE = 64 * 1024
-"""Bytes of an answer that is read in a thread, so that the screen does not wait."""
+THREADED_TOKENS = 8192
+THREADED_BYTES = 64 * 1024
+"""An answer with more tokens or bytes is read in a thread, so that the screen does not wait."""
 JSON = {"content-type": "application/json"}
 QUESTIONS = ("Who?", "And now?")
 """Two that differ from the first letter on: where they do, the prompt to read ends."""
@@ -533,7 +533,7 @@ class LlamaCppBackend(HttpBackend):
     async def _read_from(self, values: Sequence[object], of: Callable[[Sequence[object]], T]) -> T:
         """What is made of a server's tokens; of many in a thread. Raises BackendError."""
         try:
-            return await asyncio.to_thread(of, values) if len(values) > MANY else of(values)
+            return await asyncio.to_thread(of, values) if len(values) > THREADED_TOKENS else of(values)
         except PayloadError as error:
             raise errors.protocol(self.url, error) from None
 
@@ -638,7 +638,7 @@ class LlamaCppBackend(HttpBackend):
             raise self._refusal(head, answer)
         read = partial(_object_in, answer)
         try:
-            return await asyncio.to_thread(read) if len(answer) > LARGE else read()
+            return await asyncio.to_thread(read) if len(answer) > THREADED_BYTES else read()
         except PayloadError as error:
             raise errors.protocol(self.url, error) from None
 

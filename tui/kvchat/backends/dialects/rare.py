@@ -69,7 +69,7 @@ class LiteLLMBackend(HttpBackend):
         return {text_at(entry, name) or "": entry for entry in entries if is_object(entry)}
 
 
-_NEAR = frozenset(
+_LOCAL_PROVIDERS = frozenset(
     (
         "custom_openai",
         "docker_model_runner",
@@ -99,7 +99,7 @@ def _passed_on_to(group: Mapping[str, object], deployment: Mapping[str, object])
     """The service on the internet that a model's text is passed on to; empty: none that LiteLLM names. What it calls
     `openai` is any server of that kind: its address says where that is."""
     base = name_at(figures_at(deployment, "litellm_params"), "api_base")
-    far = [one for one in _providers(group) if one not in _NEAR and not (one == "openai" and _is_near(base))]
+    far = [one for one in _providers(group) if one not in _LOCAL_PROVIDERS and not (one == "openai" and _is_near(base))]
     return whole_characters(far[0]) if far else ""
 
 

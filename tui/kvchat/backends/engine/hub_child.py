@@ -26,7 +26,7 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type:
 
 CHUNK = 1024 * 1024
 """Bytes between two looks at how far it is, and the most that a stop loses."""
-EVERY = 0.1
+PROGRESS_INTERVAL_S = 0.1
 """Seconds between two lines about the same file."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -56,7 +56,7 @@ class Bar:
     def update(self, n: float = 1) -> None:
         self.n += int(n)
         if (now := time.monotonic()) >= Bar._next:
-            Bar._next = now + EVERY
+            Bar._next = now + PROGRESS_INTERVAL_S
             tell(done=Bar.before + self.n, total=Bar.total)
 
     def update_transfer(self, n: float) -> None:

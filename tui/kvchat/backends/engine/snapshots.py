@@ -30,7 +30,7 @@ from kvchat.patterns import compiled_later
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 from kvchat.values import Statement, said
 
-MOST = 24
+MOST_SNAPSHOTS = 24
 MOST_BYTES = 4 << 30
 LEAST_FREE = 2 << 30
 """Bytes that stay free on the disk."""
@@ -84,7 +84,7 @@ class SnapshotDir:
     """The snapshots in a folder. Every method but the properties works on the disk: call it in a thread."""
 
     def __init__(
-        self, folder: Path, *, most: int = MOST, most_bytes: int = MOST_BYTES, least_free: int = LEAST_FREE
+        self, folder: Path, *, most: int = MOST_SNAPSHOTS, most_bytes: int = MOST_BYTES, least_free: int = LEAST_FREE
     ) -> None:
         self.folder = folder
         self._most = most

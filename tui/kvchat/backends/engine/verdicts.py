@@ -13,7 +13,8 @@ from kvchat import paths
 from kvchat.values import Statement, statement_of, stored
 
 FILE = "verdicts.json"
-MOST = 50
+KEPT_VERDICTS = 50
+"""The newest, of all models."""
 
 
 class Verdicts:
@@ -32,7 +33,7 @@ class Verdicts:
         with self._lock:
             known = self._read()
             known.pop(key, None)
-            kept = dict(list({**known, key: why}.items())[-MOST:])
+            kept = dict(list({**known, key: why}.items())[-KEPT_VERDICTS:])
             data = {key: stored(why) for key, why in kept.items()}
             paths.write_private(self._file, json.dumps(data).encode())
 

@@ -13,7 +13,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.offered_tools import SEARCH_DOCUMENTS
 from kvchat.prompt.tools import Permission
 
-MOST = 5
+PASSAGES = 5
 """Passages of one search."""
 
 
@@ -31,7 +31,7 @@ class SearchDocuments:
         try:
             there = [one for one in await self._documents.collections() if not chosen or one.name in chosen]
             scopes = [one.scope for one in there]
-            found = await self._documents.with_library(lambda library: library.search(given["query"], MOST, scopes))
+            found = await self._documents.with_library(lambda library: library.search(given["query"], PASSAGES, scopes))
         except ChatError as error:
             raise ToolError(str(error)) from None
         if not there:

@@ -20,7 +20,7 @@ from kvchat.prompt.message import CUT, Node, State
 from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
 
-MOST = 9
+MOST_ANSWERS = 9
 """Answers to one question at the most: each is chosen by a digit."""
 USUAL = 3
 """Where it is not said how many."""
@@ -46,8 +46,8 @@ def parse_alternatives(text: str, server: ServerInfo | None) -> tuple[Alternativ
     words = text.split()
     number = words[0] if words and words[0].isdecimal() else ""
     if number:
-        if not 2 <= int(number[:4]) <= MOST:
-            raise ChatError(ChatProblem.HOW_MANY, most=MOST, number=number[:12])
+        if not 2 <= int(number[:4]) <= MOST_ANSWERS:
+            raise ChatError(ChatProblem.HOW_MANY, most=MOST_ANSWERS, number=number[:12])
         return AlternativesRequest(int(number)), text.strip()[len(number) :].strip()
     models = list(takewhile(lambda word: server is not None and server.known(word) is not None, words))
     if not models:
@@ -55,8 +55,8 @@ def parse_alternatives(text: str, server: ServerInfo | None) -> tuple[Alternativ
         return AlternativesRequest(min(USUAL, most) if most > 1 else USUAL), text.strip()
     if len(models) != len(words):
         raise ChatError(ChatProblem.UNKNOWN_MODEL, model=one_line(words[len(models)], 40))
-    if not 2 <= len(models) <= MOST:
-        raise ChatError(ChatProblem.HOW_MANY_MODELS, most=MOST)
+    if not 2 <= len(models) <= MOST_ANSWERS:
+        raise ChatError(ChatProblem.HOW_MANY_MODELS, most=MOST_ANSWERS)
     return AlternativesRequest(len(models), tuple(models)), ""
 
 

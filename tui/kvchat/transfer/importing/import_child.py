@@ -14,7 +14,7 @@ from kvchat.apart.child import Parent
 from kvchat.transfer.importing.files import Files
 from kvchat.transfer.importing.passing import FrameKind, frame, frames_of
 
-EVERY = 0.1
+PROGRESS_INTERVAL_S = 0.1
 """Seconds between two frames of progress."""
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     def told(*, now: bool = False) -> None:
         """Send how far it has come: each file before anything of it, which may be the end of this process."""
         nonlocal last, number
-        if now or files.progress.number != number or time.monotonic() - last >= EVERY:
+        if now or files.progress.number != number or time.monotonic() - last >= PROGRESS_INTERVAL_S:
             last, number = time.monotonic(), files.progress.number
             at = files.progress
             parent.put(frame(FrameKind.PROGRESS, [at.path, at.number, at.done, at.total, files.passed_over]))
