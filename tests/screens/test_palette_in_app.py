@@ -12,7 +12,8 @@ from textual.widgets import Input
 from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.text.format import short_count
-from kvchat.ui.screens.palette import Entry, PaletteScreen, best, grouped
+from kvchat.ui.screens.filter_list import Heading, grouped
+from kvchat.ui.screens.palette import Entry, PaletteScreen, best
 from kvchat.ui.screens.rows import RowList
 from toyserver import ToyServer, tokens
 
@@ -45,9 +46,9 @@ def test_nothing_is_found_by_what_nothing_has() -> None:
 
 
 def test_without_a_word_all_are_there_in_their_groups() -> None:
-    rows = list(grouped(ALL))
+    rows = list(grouped(ALL, lambda one: one.action.group))
     assert [row for row in rows if isinstance(row, Entry)] == ALL
-    heads = [row for row in rows if isinstance(row, str) and row]
+    heads = [row.text for row in rows if isinstance(row, Heading) and row.text]
     assert len(heads) == len(set(heads)) == len({entry.action.group for entry in ALL})
 
 
@@ -117,7 +118,7 @@ async def test_a_list_that_became_shorter_meanwhile_is_no_matter(drive: Drive) -
         assert isinstance(screen, PaletteScreen)
         screen.rows.post_message(RowList.Moved(screen.rows, 30))
         screen.rows.post_message(RowList.Chosen(screen.rows, 30))
-        screen.query_one(Input).value = "qqqq"
-        screen._find("qqqq")  # as when the letters are handled before what the list said earlier
+        screen.query_one(Input).value = screen.query_text = "qqqq"
+        screen.fill()  # as when the letters are handled before what the list said earlier
         await app.until(lambda: "No action has this name." in app.text)
         assert app.app.screen is screen

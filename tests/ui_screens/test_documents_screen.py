@@ -19,8 +19,9 @@ from kvchat.documents.collection import IndexingProgress, IndexingReport, Skippe
 from kvchat.sanitize import clean
 from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquoted
 from kvchat.ui.screens.documents.rows import RetrievalChoice
-from kvchat.ui.screens.documents.search import PAUSE_SECONDS, snippet
+from kvchat.ui.screens.documents.search import snippet
 from kvchat.ui.screens.documents.source import AT_ONCE
+from kvchat.ui.screens.filter_list import PAUSE_SECONDS
 from kvchat.ui.screens.manager import PATIENCE
 from kvchat.ui.screens.rows import FocusRows
 

@@ -10,8 +10,9 @@ import pytest
 from screens_kit import NOW, Shown, T, showing
 
 from kvchat.prompt.conversation import SearchHit
-from kvchat.ui.screens import conversations
-from kvchat.ui.screens.conversations import PAUSE_SECONDS, Found, SearchScreen, snippet
+from kvchat.ui.screens import filter_list
+from kvchat.ui.screens.conversations import Found, SearchScreen, snippet
+from kvchat.ui.screens.filter_list import PAUSE_SECONDS
 
 HITS = [
     SearchHit("c1", "n1", "lighthouse log", "user", "How often did the \x02lamp\x03 turn?", T),
@@ -39,7 +40,7 @@ async def settle(shown: Shown, pause: float = PAUSE_SECONDS) -> None:
 
 
 async def test_results_come_while_one_types_and_stand_under_their_titles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversations, "PAUSE_SECONDS", 2.0)  # longer than a busy machine takes to type
+    monkeypatch.setattr(filter_list, "PAUSE_SECONDS", 2.0)  # longer than a busy machine takes to type
     library = Library()
     async with showing(SearchScreen(library, now=NOW)) as shown:
         await shown.type("lamp")

@@ -695,14 +695,15 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         "In other dialogs",
         ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
         ("search", "ctrl+r", "Search", "Search the words of all conversations for what is written in the filter."),
-        ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),
-        ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash."),
+        ("rename", "f12", "Rename", "Give the conversation under the cursor another title.", "pick('rename')"),
+        ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash.", "pick('delete')"),
         (
             "menu",
             "tab",
             "Menu",
             "Show what else can be done with the conversation under the cursor: favourite, "
             "keep, archive, tags, export.",
+            "pick('menu')",
         ),
     ),
     *_keys(

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from textual import on
 from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input, Static
 
 from kvchat.config.personas import Persona
 from kvchat.documents.trunks import Trunk
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, day_time
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.filter_list import FilterList
+from kvchat.ui.screens.rows import highlighted, kept
 from kvchat.ui.screens.tones import MUTED, content, joined, shown
 
 
@@ -31,61 +28,35 @@ class Beginning(NamedTuple):
     """In these it is found."""
 
 
-class BeginningScreen(ListModal[str]):
+class BeginningScreen(FilterList[Beginning, str]):
     """Beginnings by name, the one under the cursor in full below. Result: its name."""
 
-    DEFAULT_CSS = "BeginningScreen #whole { height: auto; max-height: 6; margin: 1 0 0 2; }"
+    DEFAULT_CSS = "BeginningScreen #detail { height: auto; max-height: 6; margin: 1 0 0 2; }"
+    has_detail = True
 
     def __init__(self, noun: str, beginnings: Sequence[Beginning], how: str) -> None:
         """`noun`: what they are, `persona`. `how`: how one is made, shown where there is none."""
-        super().__init__(classes="-list")
+        super().__init__("-list")
         self.heading = f"New conversation with a {noun}"
         self.hints = (("rows.choose", "begin"), ("type", "to find"), ("dialog.close", "close"))
-        self._noun = noun
+        self.placeholder = f"find a {noun}"
+        self.empty = f"No {noun} has these words." if beginnings else f"No {noun}s yet."
         self._beginnings = beginnings
         self._how = how
         self._texts = [one.words.casefold() for one in beginnings]
-        self._query = ""
-        self._kept: list[Beginning] = []
 
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine(f"find a {self._noun}")
-        yield RowList(
-            self._draw, empty=f"No {self._noun} has these words." if self._beginnings else f"No {self._noun}s yet."
-        )
-        yield Static(classes="words", id="whole")
+    def find(self, query: str) -> Iterable[Beginning]:
+        return (self._beginnings[at] for at in kept(self._texts, query))
 
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-        self._find()
+    def draw(self, row: Beginning, width: int) -> Content:
+        name = highlighted(content(shown(row.name, 40)), self.query_text)
+        return joined(name, content((shown(row.about, max(10, width - name.cell_length - 4)), MUTED)), width)
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value != self._query:
-            self._query = event.value
-            self._find()
+    def detail(self, row: Beginning | None) -> Content:
+        return row.whole if row is not None else content(("" if self._beginnings else self._how, MUTED))
 
-    def _find(self) -> None:
-        self._kept = [self._beginnings[index] for index in kept(self._texts, self._query)]
-        self.rows.show(len(self._kept))
-
-    def _draw(self, index: int, width: int) -> Content:
-        one = self._kept[index]
-        name = highlighted(content(shown(one.name, 40)), self._query)
-        return joined(name, content((shown(one.about, max(10, width - name.cell_length - 4)), MUTED)), width)
-
-    @on(RowList.Moved)
-    def _tell(self) -> None:
-        whole = self.query_one("#whole", Static)
-        if not self._beginnings:
-            whole.update(content((self._how, MUTED)))
-        elif self.rows.cursor is not None and self.rows.cursor < len(self._kept):
-            whole.update(self._kept[self.rows.cursor].whole)
-        else:
-            whole.update("")
-
-    def choose(self, index: int) -> None:
-        self.finish(self._kept[index].name)
+    def result(self, row: Beginning) -> str:
+        return row.name
 
 
 def persona_screen(personas: Sequence[Persona], folder: str) -> BeginningScreen:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from textual import on, work
+from textual import on
 from textual.binding import BindingType
 from textual.content import Content
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -35,15 +35,15 @@ from kvchat.prompt.tags import (
 from kvchat.sanitize import one_line
 from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.modal import Hint, ListModal, Modal
-from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.filter_list import FilterList, Heading, SearchList
+from kvchat.ui.screens.modal import Hint, Modal
+from kvchat.ui.screens.rows import FilterLine, highlighted, kept
 from kvchat.ui.screens.tones import (
     ACCENT,
     BAD,
     MARK_TONES,
     MATCH,
     MUTED,
-    STRONG,
     USER,
     WARNING,
     Part,
@@ -64,11 +64,21 @@ STATE = 18
 """Cells for how warm a conversation is, in words."""
 
 
-class ConversationPicker(ListModal[Picked]):
+class ConversationPicker(FilterList[Conversation, Picked]):
     """All conversations, favourites first, then the newest; the archived while a filter is written. Result: what to do
     with the one that has this id, ("search", what is written), or ("new", None)."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
+    heading = "Conversations"
+    hints = (
+        ("rows.choose", "open"),
+        ("list_dialog.new", "new"),
+        ("list_dialog.rename", "rename"),
+        ("list_dialog.delete", "delete"),
+        ("list_dialog.menu", "menu"),
+        ("dialog.close", "close"),
+    )
+    placeholder = "filter by title, or tag:NAME"
 
     def __init__(
         self,
@@ -88,62 +98,35 @@ class ConversationPicker(ListModal[Picked]):
         """`mark` gives the mark of the conversation with this id, `state` the same in a few words, `turns` how many its
         branch in use has. By id: `queued`, how many messages wait for the user; `kept`, what is saved of those that are
         kept. The cursor begins on `at` (None: the open one), else in this `row`."""
-        super().__init__(classes="-list")
-        self.heading = "Conversations"
-        self.hints = (
-            ("rows.choose", "open"),
-            ("list_dialog.new", "new"),
-            ("list_dialog.rename", "rename"),
-            ("list_dialog.delete", "delete"),
-            ("list_dialog.menu", "menu"),
-            ("dialog.close", "close"),
-        )
+        super().__init__("-list", query=query, row=row)
         self._conversations = conversations = in_order(conversations)
         self._texts = [conversation.title.casefold() for conversation in conversations]
         self._tags = {tag for conversation in conversations for tag in conversation.tags}
-        self._current = current
-        self._ask_mark = mark
+        by_id = {one.id: one for one in conversations}
+        self._current = by_id.get(current or "")
+        self._mark = mark
         self._state = state
         self._queued = queued
-        self._ask_turns = turns
-        self._turns: dict[str, int] = {}
-        self.query_text = query
-        """What is written in the filter."""
+        self._turns = cache(lambda id: turns(by_id[id]))
         self._words = ""
-        """Of it, what is looked for in titles."""
-        self._at = current if at is None else at
-        self.row = row
-        """Where the cursor begins, and where it stood when it was said what to do."""
+        """Of the query, what is looked for in titles."""
+        self._first = self._current if at is None else by_id.get(at)
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
-        self._states = kept
-        self._kept: list[int] = []
+        self._kept = kept
 
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine("filter by title, or tag:NAME", self.query_text)
-        yield RowList(self._draw, tip=lambda row: f"{GLYPHS[self._mark(row)]}  {WORDS[self._mark(row)]}")
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-        self._filter(self.query_text, self._at, self.row)
-
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value != self.query_text:
-            self._filter(event.value, None if event.value.strip() else self._current)
-
-    def _filter(self, query: str, at: str | None, row: int = 0) -> None:
-        self.query_text = query
+    def find(self, query: str) -> Iterable[Conversation]:
         self._words, asked = terms(query)
         tags, filtered = [meant(term, self._tags) for term in asked], bool(query.strip())
-        found = [
-            index
-            for index, one in enumerate(self._conversations)
+        self.empty = self._nothing(filtered, bool(asked))
+        found = (self._conversations[at] for at in kept(self._texts, self._words))
+        return [
+            one
+            for one in found
             if all(not wanted.isdisjoint(one.tags) for wanted in tags) and (filtered or ARCHIVE not in one.tags)
         ]
-        self._kept = [found[index] for index in kept([self._texts[index] for index in found], self._words)]
-        places = {self._conversations[index].id: row for row, index in enumerate(self._kept)}
-        self.rows.empty = self._nothing(filtered, bool(asked))
-        self.rows.show(len(self._kept), cursor=places.get(at or "", min(row, max(0, len(self._kept) - 1))))
+
+    def query_changed(self) -> None:
+        self.fill(None if self.query_text.strip() else self._current)
 
     def _nothing(self, filtered: bool, tagged: bool) -> str:
         if filtered:
@@ -156,30 +139,25 @@ class ConversationPicker(ListModal[Picked]):
             else ("No conversations yet.")
         )
 
-    def _turns_of(self, conversation: Conversation) -> int:
-        if conversation.id not in self._turns:
-            self._turns[conversation.id] = self._ask_turns(conversation)
-        return self._turns[conversation.id]
+    def tip(self, row: Conversation) -> str:
+        mark = self._mark(row.id)
+        return f"{GLYPHS[mark]}  {WORDS[mark]}"
 
-    def _mark(self, row: int) -> Mark:
-        return self._ask_mark(self._conversations[self._kept[row]].id)
-
-    def _draw(self, index: int, width: int) -> Content:
-        conversation = self._conversations[self._kept[index]]
-        mark = self._mark(index)
-        turns = counted(self._turns_of(conversation), "turn") if conversation.turns else "empty"
-        warm, cells = self._state(conversation.id) if width >= 60 else "", STATE if width >= 60 else 1
+    def draw(self, row: Conversation, width: int) -> Content:
+        mark = self._mark(row.id)
+        turns = counted(self._turns(row.id), "turn") if row.turns else "empty"
+        warm, cells = self._state(row.id) if width >= 60 else "", STATE if width >= 60 else 1
         right = content((GLYPHS[mark], MARK_TONES[mark]), (f" {warm}", MUTED)).truncate(cells, pad=True) + content(
             (f"{turns:>10}" if width >= 84 else "", MUTED),
-            (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED),
+            (f"{moment(row.updated, self._now):>17}" if width >= 45 else "", MUTED),
         )
-        kept = self._states.get(conversation.id, "")
-        star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in conversation.tags else "")
-        title = star + highlighted(content(shown(conversation.title, width)), self._words)
-        state = "on screen" if conversation.id == self._current else "new answer" if conversation.unread else ""
-        archived = "  archived" if ARCHIVE in conversation.tags else ""
-        tags = fit(in_words(conversation.tags), width // 4)
-        queued = self._queued.get(conversation.id, "")
+        kept = self._kept.get(row.id, "")
+        star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in row.tags else "")
+        title = star + highlighted(content(shown(row.title, width)), self._words)
+        state = "on screen" if row is self._current else "new answer" if row.unread else ""
+        archived = "  archived" if ARCHIVE in row.tags else ""
+        tags = fit(in_words(row.tags), width // 4)
+        queued = self._queued.get(row.id, "")
         tail = content(
             (f"  {queued}" if queued else "", WARNING),
             (f"  {state}" if state else "", ACCENT),
@@ -191,8 +169,8 @@ class ConversationPicker(ListModal[Picked]):
         left = title.truncate(room, ellipsis=True) + tail
         return joined(left, right, width)
 
-    def choose(self, index: int) -> None:
-        self.finish(("open", self._conversations[self._kept[index]].id))
+    def result(self, row: Conversation) -> Picked:
+        return "open", row.id
 
     def action_new(self) -> None:
         self.finish(("new", None))
@@ -200,22 +178,12 @@ class ConversationPicker(ListModal[Picked]):
     def action_search(self) -> None:
         self.finish(("search", self.query_text))
 
-    def _finish_here(self, act: Literal["rename", "delete", "menu"]) -> None:
-        if self.rows.cursor is not None:
-            self.row = self.rows.cursor
-            self.finish((act, self._conversations[self._kept[self.row]].id))
-
-    def action_rename(self) -> None:
-        self._finish_here("rename")
-
-    def action_delete(self) -> None:
-        self._finish_here("delete")
-
-    def action_menu(self) -> None:
-        self._finish_here("menu")
+    def action_pick(self, act: Literal["rename", "delete", "menu"]) -> None:
+        if (conversation := self.current) is not None:
+            self.row = self.rows.cursor or 0
+            self.finish((act, conversation.id))
 
 
-PAUSE_SECONDS = 0.12
 LIMIT = 200
 
 ROLES: dict[str, str] = {Role.USER: "you", Role.ASSISTANT: "answer", Role.SYSTEM: "system"}
@@ -248,24 +216,21 @@ def _flat(text: str) -> str:
     return " " * before + one_line(text) + " " * after
 
 
-class SearchScreen(ListModal[Found]):
+class SearchScreen(SearchList[SearchHit, Found]):
     """Messages that match, under the titles of their conversations. Result: Found."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("search_dialog")]
+    heading = "Search all conversations"
+    placeholder = "words to look for; tag:NAME keeps to a tag"
+    invitation = "Type a word: every message of every conversation is searched."
+    not_found = "Nothing found."
 
     def __init__(self, conversations: Conversations, *, query: str = "", now: datetime | None = None) -> None:
-        super().__init__(classes="-list -wide")
-        self.heading = "Search all conversations"
+        super().__init__("-list -wide", query=query)
         self.hints = self._keys(False)
         self._conversations = conversations
-        self._query = query
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
         self._ranked = False
-        self._lines: list[SearchHit | str] = []
-        """A hit, or the title above the hits of a conversation."""
-        self._days: dict[int, str] = {}
-        self._shown_query = ""
-        self._timer: Timer | None = None
 
     @staticmethod
     def _keys(ranked: bool) -> Sequence[Hint]:
@@ -275,79 +240,32 @@ class SearchScreen(ListModal[Found]):
             ("dialog.close", "close"),
         )
 
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine("words to look for; tag:NAME keeps to a tag", self._query)
-        yield RowList(self._draw)
-
-    def on_mount(self) -> None:
-        query = self.query_one(Input)
-        query.focus()
-        self.rows.empty = "Type a word: every message of every conversation is searched."
-        self.rows.show(0)
-        if self._query:
-            self._run(self._query)
-
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value == self._query:
-            return
-        self._query = event.value
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(PAUSE_SECONDS, lambda: self._run(self._query))
-
-    @work(exclusive=True, group="search", exit_on_error=False)
-    async def _run(self, query: str) -> None:
-        if not query.strip():
-            self._show([], "", "Type a word: every message of every conversation is searched.")
-            return
-        try:
-            hits = await self._conversations.search(query, limit=LIMIT, ranked=self._ranked)
-        except Exception as error:
-            self._show([], query, f"The search did not work: {one_line(str(error), 200) or type(error).__name__}.")
-            return
-        self._show(hits, query, "Nothing found.")
-
-    def _show(self, hits: Sequence[SearchHit], query: str, empty: str) -> None:
+    async def search(self, query: str) -> Sequence[SearchHit | Heading]:
         groups: dict[str, list[SearchHit]] = {}
-        for hit in hits:
+        for hit in await self._conversations.search(query, limit=LIMIT, ranked=self._ranked):
             groups.setdefault(hit.conversation, []).append(hit)
-        self._lines = []
-        self._days = {}
-        headings = set()
-        for found in groups.values():
-            if self._lines:
-                headings.add(len(self._lines))
-                self._lines.append("")
-            at = len(self._lines)
-            headings.add(at)
-            self._days[at] = moment(max(hit.created for hit in found), self._now)
-            self._lines += [found[0].title, *found]
-        self._shown_query = query
-        self.rows.empty = empty
-        more = "the first " if len(hits) >= LIMIT else ""
-        frame = self.query_one("#frame")
-        count = f" · {more}{counted(len(hits), 'message')}" if hits else ""
-        frame.border_title = Content(self.heading + count)
-        self.rows.show(len(self._lines), headings=headings)
+        found: list[SearchHit | Heading] = []
+        for hits in groups.values():
+            day = moment(max(hit.created for hit in hits), self._now)
+            found += [*([Heading()] if found else []), Heading(hits[0].title, day), *hits]
+        return found
 
-    def _draw(self, index: int, width: int) -> Content:
-        line = self._lines[index]
-        if isinstance(line, str):
-            return joined(content((shown(line, width), STRONG)), content((self._days.get(index, ""), MUTED)), width)
-        role = f"{ROLES.get(line.role, one_line(line.role, 8)):<8}"
-        return content((role, USER if line.role == Role.USER else MUTED)) + snippet(line.snippet)
+    def found_heading(self) -> str:
+        count = sum(isinstance(one, SearchHit) for one in self.found)
+        more = "the first " if count >= LIMIT else ""
+        return self.heading + (f" · {more}{counted(count, 'message')}" if count else "")
 
-    def choose(self, index: int) -> None:
-        line = self._lines[index]
-        if isinstance(line, SearchHit):
-            self.finish(Found(line.conversation, line.node, self._shown_query))
+    def draw(self, row: SearchHit, width: int) -> Content:
+        role = f"{ROLES.get(row.role, one_line(row.role, 8)):<8}"
+        return content((role, USER if row.role == Role.USER else MUTED)) + snippet(row.snippet)
+
+    def result(self, row: SearchHit) -> Found:
+        return Found(row.conversation, row.node, self.found_for)
 
     def action_rank(self) -> None:
         self._ranked = not self._ranked
         self.show_hints(self._keys(self._ranked))
-        if self._query.strip():
-            self._run(self._query)
+        self.look_up()
 
 
 TITLE_LIMIT = 200

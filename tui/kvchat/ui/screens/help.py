@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from textual import on
 from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input, Static
 
 from kvchat.commands.keymap import HelpRow
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, column, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, CACHED, GLYPHS, MARK_TONES, MUTED, STRONG, content
+from kvchat.ui.screens.filter_list import FilterList, Heading, grouped
+from kvchat.ui.screens.rows import column, highlighted, kept
+from kvchat.ui.screens.tones import ACCENT, CACHED, GLYPHS, MARK_TONES, MUTED, content
 from kvchat.ui.widgets import sidebar_rows
 
 CACHE_GLYPHS = (
@@ -75,67 +72,37 @@ class Line(NamedTuple):
         return f"{self.group} {self.keys.plain} {self.slash} {self.label} {self.words}".casefold()
 
 
-class HelpScreen(ListModal[None]):
+class HelpScreen(FilterList[Line, None]):
     """All of it on one filtered list; the line under the cursor is shown in full below."""
 
-    DEFAULT_CSS = "HelpScreen #whole { height: 2; margin: 1 0 0 2; }"
+    DEFAULT_CSS = "HelpScreen #detail { height: 2; margin: 1 0 0 2; }"
+    heading = "Help"
+    hints = (("rows.up rows.down", "move"), ("type", "to filter"), ("dialog.close", "close"))
+    placeholder = "filter: a key, a command, a word"
+    empty = "Nothing of this name."
+    has_detail = True
 
     def __init__(self, rows: Mapping[str, Sequence[HelpRow]], *, query: str = "") -> None:
-        super().__init__(classes="-list -wide")
-        self.heading = "Help"
-        self.hints = (("rows.up rows.down", "move"), ("type", "to filter"), ("dialog.close", "close"))
-        self._query = query
+        super().__init__("-list -wide", query=query)
         self._lines = [*_actions(rows), *_legend()]
         self._texts = [line.text for line in self._lines]
-        self._shown: list[Line | str] = []
-        """A line, or the name above a group."""
 
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine("filter: a key, a command, a word", self._query)
-        yield RowList(self._draw, empty="Nothing of this name.")
-        yield Static(classes="words", id="whole")
+    def find(self, query: str) -> Iterable[Line | Heading]:
+        return grouped([self._lines[at] for at in kept(self._texts, query)], lambda line: line.group)
 
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-        self._filter(self._query)
+    def detail(self, row: Line | None) -> Content:
+        if row is None:
+            return content()
+        words = f"{row.label}: {row.words}" if row.label else row.words
+        return content(words, (f"  {row.slash}" if row.slash else "", MUTED))
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value != self._query:
-            self._filter(event.value)
-
-    def _filter(self, query: str) -> None:
-        self._query = query
-        self._shown = []
-        current = ""
-        for index in kept(self._texts, query):
-            line = self._lines[index]
-            if line.group != current:
-                self._shown += ["", line.group] if self._shown else [line.group]
-                current = line.group
-            self._shown.append(line)
-        headings = {at for at, line in enumerate(self._shown) if isinstance(line, str)}
-        self.rows.show(len(self._shown), headings=headings)
-
-    @on(RowList.Moved)
-    def _tell(self) -> None:
-        line = self._shown[self.rows.cursor] if self.rows.cursor is not None else None
-        whole = content()
-        if isinstance(line, Line):
-            words = f"{line.label}: {line.words}" if line.label else line.words
-            whole = content(words, (f"  {line.slash}" if line.slash else "", MUTED))
-        self.query_one("#whole", Static).update(whole)
-
-    def _draw(self, index: int, width: int) -> Content:
-        line = self._shown[index]
-        if isinstance(line, str):
-            return content((line, STRONG))
+    def draw(self, row: Line, width: int) -> Content:
         wide = width >= 96
-        first = line.keys if line.keys or wide else content((line.slash, MUTED))
-        parts = [column(highlighted(first, self._query), KEYS_CELLS)]
+        first = row.keys if row.keys or wide else content((row.slash, MUTED))
+        parts = [column(highlighted(first, self.query_text), KEYS_CELLS)]
         if wide:
-            parts.append(column(highlighted(content((line.slash, MUTED)), self._query), SLASH_CELLS))
-        return Content.assemble(*parts, highlighted(content(line.words), self._query))
+            parts.append(column(highlighted(content((row.slash, MUTED)), self.query_text), SLASH_CELLS))
+        return Content.assemble(*parts, highlighted(content(row.words), self.query_text))
 
 
 def _actions(groups: Mapping[str, Sequence[HelpRow]]) -> Iterable[Line]:

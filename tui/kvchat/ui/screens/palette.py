@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from textual import on
 from textual.content import Content
 from textual.fuzzy import FuzzySearch
-from textual.widget import Widget
-from textual.widgets import Input, Static
 
 from kvchat.commands.actions import Action
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, column
-from kvchat.ui.screens.tones import ACCENT, EVALUATED, MATCH, MUTED, STRONG, content
+from kvchat.ui.screens.filter_list import FilterList, Heading, grouped
+from kvchat.ui.screens.rows import column
+from kvchat.ui.screens.tones import ACCENT, EVALUATED, MATCH, MUTED, content
 
 LABEL_CELLS = 24
 SLASH_CELLS = 14
@@ -33,91 +30,59 @@ class Entry(NamedTuple):
     """What it would have the server prefill; empty: nothing."""
 
 
-class PaletteScreen(ListModal[Action]):
+class PaletteScreen(FilterList[Entry, Action]):
     """All actions on one filtered list; the one under the cursor is shown in full below."""
 
-    DEFAULT_CSS = "PaletteScreen { & #frame { max-width: 104; } & #whole { height: 2; margin: 1 0 0 2; } }"
+    DEFAULT_CSS = "PaletteScreen { & #frame { max-width: 104; } & #detail { height: 2; margin: 1 0 0 2; } }"
+    heading = "Actions"
+    hints = (
+        ("rows.up rows.down", "move"),
+        ("type", "to find"),
+        ("rows.choose", "do it"),
+        ("dialog.close", "close"),
+    )
+    placeholder = "find an action"
+    empty = "No action has this name."
+    has_detail = True
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        super().__init__(classes="-list")
-        self.heading = "Actions"
-        self.hints = (
-            ("rows.up rows.down", "move"),
-            ("type", "to find"),
-            ("rows.choose", "do it"),
-            ("dialog.close", "close"),
-        )
+        super().__init__("-list")
         self._entries = entries
         self._search = FuzzySearch()
-        self._query = ""
-        self._shown: list[Entry | str] = []
-        """An entry, or the name above a group."""
 
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine("find an action")
-        yield RowList(self._draw, empty="No action has this name.")
-        yield Static(classes="words", id="whole")
+    def find(self, query: str) -> Iterable[Entry | Heading]:
+        query = query.strip()
+        if query:
+            return best(self._entries, query, self._search)
+        return grouped(self._entries, lambda one: one.action.group)
 
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-        self._find("")
+    def detail(self, row: Entry | None) -> Content:
+        return content(row.action.help, (f"  {row.cost}" if row.cost else "", EVALUATED)) if row else content()
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value.strip() != self._query:
-            self._find(event.value.strip())
+    def result(self, row: Entry) -> Action:
+        return row.action
 
-    def _find(self, query: str) -> None:
-        self._query = query
-        self._shown = [*(best(self._entries, query, self._search) if query else grouped(self._entries))]
-        self.rows.show(len(self._shown), headings={at for at, row in enumerate(self._shown) if isinstance(row, str)})
-
-    @on(RowList.Moved)
-    def _tell(self) -> None:
-        entry = self._shown[self.rows.cursor] if self.rows.cursor is not None else None
-        whole = content()
-        if isinstance(entry, Entry):
-            whole = content(entry.action.help, (f"  {entry.cost}" if entry.cost else "", EVALUATED))
-        self.query_one("#whole", Static).update(whole)
-
-    def choose(self, index: int) -> None:
-        entry = self._shown[index]
-        if isinstance(entry, Entry):
-            self.finish(entry.action)
-
-    def _draw(self, index: int, width: int) -> Content:
-        entry = self._shown[index]
-        if isinstance(entry, str):
-            return content((entry, STRONG))
-        action = entry.action
+    def draw(self, row: Entry, width: int) -> Content:
+        action = row.action
         parts = [column(self._marked(action.label), LABEL_CELLS)]
         if width >= 72:
             slash = f"/{action.slash}" if action.slash else ""
             parts.append(column(self._marked(slash).stylize(MUTED), SLASH_CELLS))
         room = width - sum(part.cell_length for part in parts) - KEY_CELLS
         parts.append(
-            content((entry.cost, EVALUATED)).truncate(max(0, room - 2), ellipsis=True).truncate(max(0, room), pad=True)
+            content((row.cost, EVALUATED)).truncate(max(0, room - 2), ellipsis=True).truncate(max(0, room), pad=True)
         )
-        parts.append(content((entry.key, ACCENT)))
+        parts.append(content((row.key, ACCENT)))
         return Content.assemble(*parts)
 
     def _marked(self, text: str) -> Content:
         """A name with the letters marked by which it was found."""
-        _, places = self._search.match(self._query, text) if self._query else (0.0, ())
+        query = self.query_text.strip()
+        _, places = self._search.match(query, text) if query else (0.0, ())
         marked = Content(text)
         for place in places:
             marked = marked.stylize(MATCH, place, place + 1)
         return marked
-
-
-def grouped(entries: Iterable[Entry]) -> Iterable[Entry | str]:
-    """All of them in the order of the table, each group behind its name and a blank."""
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(entry.action.group, []).append(entry)
-    for number, (name, members) in enumerate(groups.items()):
-        yield from ("", name) if number else (name,)
-        yield from members
 
 
 def best(entries: Iterable[Entry], query: str, search: FuzzySearch) -> Iterable[Entry]:

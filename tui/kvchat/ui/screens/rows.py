@@ -246,7 +246,8 @@ class RowList(ScrollView, can_focus=False):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._tip is not None:
             index = self._row_at(event)
-            self.tooltip = None if index is None else Content(self._tip(index))
+            words = "" if index is None else self._tip(index)
+            self.tooltip = Content(words) if words else None
 
     def on_click(self, event: events.Click) -> None:
         index = self._row_at(event)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from kvchat.commands.keys import TYPING
 from kvchat.commands.setting_rows import SettingRow, given_words
@@ -22,9 +22,10 @@ from kvchat.config import ConfigError
 from kvchat.config.option import OptionKind
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.export import ChoiceLine
+from kvchat.ui.screens.filter_list import FilterList
 from kvchat.ui.screens.long_text import LongText
-from kvchat.ui.screens.modal import Hint, ListModal
-from kvchat.ui.screens.rows import FilterInput, FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.modal import Hint
+from kvchat.ui.screens.rows import FilterInput, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined, shown
 
 if TYPE_CHECKING:
@@ -133,89 +134,71 @@ class ValueField(Vertical):
             self._field.insert("\n")
 
 
-class SettingsScreen(ListModal[None]):
+class SettingsScreen(FilterList[SettingRow, None]):
     """Shows the settings and has them changed."""
 
     DEFAULT_CSS = """
-    SettingsScreen #about { height: auto; max-height: 8; margin: 1 0 0 2; }
+    SettingsScreen #detail { height: auto; max-height: 8; margin: 1 0 0 2; }
     SettingsScreen #said { height: auto; margin: 0 0 0 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("settings")]
+    heading = "Settings"
+    hints = LOOKING
+    placeholder = "find a setting"
+    empty = "No setting has these words."
+    has_detail = True
 
     def __init__(self, rows: Callable[[], list[SettingRow]], change: Change, drafts: Drafts, query: str = "") -> None:
-        super().__init__(classes="-list")
-        self.heading = "Settings"
-        self.hints = LOOKING
-        self._look, self._change, self._drafts, self._query = rows, change, drafts, query
-        self._all: list[SettingRow] = []
-        self._shown: list[SettingRow] = []
+        super().__init__("-list", query=query)
+        self._look, self._change, self._drafts = rows, change, drafts
+        self._all = rows()
         self._said = ""
         """What was saved, to be said when the list is shown again."""
 
     def body(self) -> Iterable[Widget]:
-        yield FilterLine("find a setting", self._query)
-        yield RowList(self._draw, empty="No setting has these words.")
-        yield Static(classes="words", id="about")
+        yield from super().body()
         yield ValueField(self._save, self._drafts)
         yield Static(classes="words", id="said")
 
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-        self._all = self._look()
-        self._find()
-
     # -- the list
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value != self._query:
-            self._query = event.value
-            self._find()
-
-    def _find(self, cursor: int = 0) -> None:
-        """Show what has the words: what is called so first."""
-        words = self._query.casefold().split()
+    def find(self, query: str) -> Iterable[SettingRow]:
+        """What has the words: what is called so first."""
+        words = query.casefold().split()
         texts = [f"{row.path} {row.about} {row.shown} {row.found_by}".casefold() for row in self._all]
-        found = [self._all[at] for at in kept(texts, self._query)]
-        self._shown = sorted(
-            found, key=lambda row: (words != [row.path], not all(word in row.path.casefold() for word in words))
+        return sorted(
+            (self._all[at] for at in kept(texts, query)),
+            key=lambda row: (words != [row.path], not all(word in row.path.casefold() for word in words)),
         )
-        self.rows.show(len(self._shown), cursor=cursor)
 
-    def _draw(self, index: int, width: int) -> Content:
-        row = self._shown[index]
+    def draw(self, row: SettingRow, width: int) -> Content:
         section, dot, name = row.path.rpartition(".") if row.kind is not OptionKind.KEYS else row.path.partition(".")
         label = Content.assemble(content((section + dot, MUTED)), content(name))
         tone = BAD if row.problem else ACCENT if row.given or row.is_set else MUTED
-        return joined(highlighted(label, self._query), content((shown(row.shown, max(8, width // 2)), tone)), width)
+        return joined(highlighted(label, self.query_text), content((shown(row.shown, max(8, width // 2)), tone)), width)
 
-    @property
-    def _row(self) -> SettingRow | None:
-        at = self.rows.cursor
-        return None if at is None or at >= len(self._shown) else self._shown[at]
+    def detail(self, row: SettingRow | None) -> Content:
+        if row is None:
+            return content()
+        origin = "" if row.origin == "default" else f" · {row.origin}"
+        start = " · read when kvchat starts" if row.at_start else ""
+        value = "" if len(row.shown) < self.rows.room // 2 else f"{shown(row.shown, 300)}\n"
+        return content(
+            (row.path, STRONG),
+            "  ",
+            row.about,
+            "\n",
+            value,
+            (f"default: {shown(row.default, 60)}{origin}{start}", MUTED),
+        )
 
-    @on(RowList.Moved)
-    def _tell(self) -> None:
-        row = self._row
-        about = self.query_one("#about", Static)
-        about.display = row is not None
+    def cursor_moved(self, row: SettingRow | None) -> None:
+        super().cursor_moved(row)
+        self.query_one("#detail").display = row is not None
         self._say(self._said)
         self._said = ""
         if row is None:
             return
-        origin = "" if row.origin == "default" else f" · {row.origin}"
-        start = " · read when kvchat starts" if row.at_start else ""
-        value = "" if len(row.shown) < self.rows.room // 2 else f"{shown(row.shown, 300)}\n"
-        about.update(
-            content(
-                (row.path, STRONG),
-                "  ",
-                row.about,
-                "\n",
-                value,
-                (f"default: {shown(row.default, 60)}{origin}{start}", MUTED),
-            )
-        )
         if row.given:
             self._say(given_words(row))
         elif row.problem:
@@ -244,7 +227,7 @@ class SettingsScreen(ListModal[None]):
             super().action_page(direction)
 
     def choose(self, index: int) -> None:
-        row = self._row
+        row = self.current
         if row is None:
             return
         if row.given:
@@ -260,7 +243,7 @@ class SettingsScreen(ListModal[None]):
             self._show_keys(row)
 
     def action_reset(self) -> None:
-        row = self._row
+        row = self.current
         if row is None:
             return
         if row.given:
@@ -271,7 +254,7 @@ class SettingsScreen(ListModal[None]):
             self._say("It is at its default.")
 
     def _save(self, text: str | None) -> None:
-        row = self._row
+        row = self.current
         if row is None:
             return
         try:
@@ -282,7 +265,7 @@ class SettingsScreen(ListModal[None]):
             return
         self.query_one(ValueField).saved()
         self._leave_field()
-        self._find(self.rows.cursor or 0)
+        self.fill(row=self.rows.cursor or 0)
         self._said = "Saved; read when kvchat starts." if row.at_start else "Saved."
 
     def _leave_field(self) -> None:
@@ -293,6 +276,6 @@ class SettingsScreen(ListModal[None]):
         """Out of the field, else out of the settings."""
         if self.query_one(ValueField).is_open:
             self._leave_field()
-            self._tell()
+            self.cursor_moved(self.current)
         else:
             super().action_close()

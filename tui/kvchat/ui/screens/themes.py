@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Input
 
 from kvchat.config.themes import AUTOMATIC
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Role, State
 from kvchat.reports.rail import Stretch, Where
 from kvchat.ui.render.message import TranscriptItem
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.filter_list import FilterList
+from kvchat.ui.screens.rows import highlighted, kept
 from kvchat.ui.screens.tones import MUTED, content
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -55,7 +53,7 @@ _SAMPLE = (
 _RAIL = {"question": Stretch(Where.SLOT), "answer": Stretch(Where.SLOT), "asked": Stretch(Where.NOWHERE)}
 
 
-class ThemeScreen(ListModal[str]):
+class ThemeScreen(FilterList[str, str]):
     """The themes on one filtered list. Result: the name of the one to keep."""
 
     DEFAULT_CSS = """
@@ -64,69 +62,50 @@ class ThemeScreen(ListModal[str]):
         & Transcript { width: 1fr; height: 1fr; background: $background; margin-left: 1; }
     }
     """
+    heading = "Theme"
+    hints = (
+        ("rows.up rows.down", "look at it"),
+        ("type", "to filter"),
+        ("rows.choose", "keep it"),
+        ("dialog.close", "as before"),
+    )
+    placeholder = "filter"
+    empty = "No theme has this name."
 
     def __init__(self, names: Sequence[str], chosen: str, worn: str) -> None:
         """`names`: those that there are, in their order. `chosen`: the one in the settings; `worn`: what the app wears
         now, and again where none is chosen."""
-        super().__init__(classes="-list -wide")
-        self.heading = "Theme"
-        self.hints = (
-            ("rows.up rows.down", "look at it"),
-            ("type", "to filter"),
-            ("rows.choose", "keep it"),
-            ("dialog.close", "as before"),
-        )
-        self._names = [*names]
+        super().__init__("-list -wide", first=chosen)
+        self._names = names
         self._chosen = chosen
         self._worn = worn
-        self._query = ""
-        self._shown = [*names]
         self._sample = Transcript()
         self._sample.can_focus = False
 
     def body(self) -> Iterable[Widget]:
-        with Horizontal():
-            with Vertical(id="names"):
-                yield FilterLine("filter")
-                yield RowList(self._draw, empty="No theme has this name.")
-            yield self._sample
+        yield Horizontal(Vertical(*super().body(), id="names"), self._sample)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
         self._sample.set_items(_SAMPLE)
         self._sample.following = False  # its beginning is shown
         self._sample.set_rail(_RAIL)
-        self._filter("", self._chosen)
 
-    def _filter(self, query: str, under: str = "") -> None:
-        self._query = query
-        self._shown = [self._names[at] for at in kept(self._names, query)]
-        self.rows.show(len(self._shown), cursor=self._shown.index(under) if under in self._shown else 0)
+    def find(self, query: str) -> Iterable[str]:
+        return (self._names[at] for at in kept(self._names, query))
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.value != self._query:
-            self._filter(event.value)
+    def cursor_moved(self, row: str | None) -> None:
+        if self.is_up and row is not None:
+            self.app.theme = self._worn if row == AUTOMATIC else row
 
-    @on(RowList.Moved)
-    def _look(self) -> None:
-        at = self.rows.cursor
-        if self.is_up and at is not None:
-            name = self._shown[at]
-            self.app.theme = self._worn if name == AUTOMATIC else name
-
-    def choose(self, index: int) -> None:
-        self.finish(self._shown[index])
+    def result(self, row: str) -> str:
+        return row
 
     def finish(self, result: str | None) -> None:
         if result is None and self.is_up:
             self.app.theme = self._worn
         super().finish(result)
 
-    def _draw(self, index: int, width: int) -> Content:
-        name = self._shown[index]
-        words = " · as the terminal" if name == AUTOMATIC else ""
-        used = " ✓" if name == self._chosen else ""
-        return Content.assemble(
-            highlighted(content(name), self._query), content((words, MUTED)), content((used, MUTED))
-        )
+    def draw(self, row: str, width: int) -> Content:
+        words = " · as the terminal" if row == AUTOMATIC else ""
+        used = " ✓" if row == self._chosen else ""
+        return highlighted(content(row), self.query_text) + content((words + used, MUTED))

@@ -7,30 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from textual import on
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from kvchat.documents.collection import Collection, CollectionStatus, IndexingReport, Skipped
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, size
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.documents.rows import changes_words, other_kinds
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.filter_list import FilterList
+from kvchat.ui.screens.rows import highlighted, kept
 from kvchat.ui.screens.tones import BAD, MUTED, content, home_path, joined
 
 
-class ReportScreen(ListModal[None]):
+class ReportScreen(FilterList[Skipped, None]):
     """The files that were skipped, narrowed by what is typed."""
 
     DEFAULT_CSS = "ReportScreen #about { margin-bottom: 1; }"
+    hints = (("rows.up rows.down", "move"), ("dialog.close", "close"))
 
     def __init__(self, collection: Collection, status: CollectionStatus | None, report: IndexingReport | None) -> None:
-        super().__init__(classes="-list -wide")
+        super().__init__("-list -wide")
         self.heading = f"{collection.name}: report"
-        self.hints = (("rows.up rows.down", "move"), ("dialog.close", "close"))
         self._collection = collection
         self._status = status
         self._report = report
@@ -38,19 +37,12 @@ class ReportScreen(ListModal[None]):
         self._kinds, files = other_kinds(skipped)
         self._skipped: Sequence[Skipped] = sorted(files, key=lambda one: (one.reason, one.path))
         self._texts = [f"{one.path} {one.reason}".casefold() for one in self._skipped]
-        self._shown = list(range(len(self._skipped)))
-        self._query = ""
+        self.placeholder = "words of a path or a reason" if files else ""
+        self.empty = "No skipped file has these words." if files else "No file was skipped."
 
     def body(self) -> Iterable[Widget]:
         yield Static(Content("\n").join(self._about()), classes="words", id="about")
-        if self._skipped:
-            yield FilterLine("words of a path or a reason")
-        yield RowList(self._draw)
-
-    def on_mount(self) -> None:
-        self.rows.empty = "No file was skipped." if not self._skipped else "No skipped file has these words."
-        self.rows.show(len(self._shown))
-        self._title()
+        yield from super().body()
 
     def _about(self) -> list[Content]:
         lines = [content((home_path(self._collection.root), MUTED))]
@@ -71,23 +63,19 @@ class ReportScreen(ListModal[None]):
             lines.append(content((one_line(trouble, 300), BAD)))
         return lines
 
-    def _title(self) -> None:
+    def find(self, query: str) -> Iterable[Skipped]:
+        return (self._skipped[at] for at in kept(self._texts, query))
+
+    def fill(self, under: Skipped | None = None, row: int = 0) -> None:
+        super().fill(under, row)
         if self._skipped:
-            many = len(self._shown)
+            many = len(self.shown)
             of = f"{many:,} of " if many != len(self._skipped) else ""
             self.query_one("#frame").border_title = Content(
                 one_line(f"{self.heading} · {of}{counted(len(self._skipped), 'skipped file')}", 120)
             )
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        self._query = event.value
-        self._shown = kept(self._texts, self._query)
-        self.rows.show(len(self._shown))
-        self._title()
-
-    def _draw(self, index: int, width: int) -> Content:
-        one = self._skipped[self._shown[index]]
-        reason = content((one_line(one.reason, max(10, width // 2)), MUTED))
-        path = content(ending(one_line(one.path), max(4, width - reason.cell_length - 2)))
-        return joined(highlighted(path, self._query), highlighted(reason, self._query), width)
+    def draw(self, row: Skipped, width: int) -> Content:
+        reason = content((one_line(row.reason, max(10, width // 2)), MUTED))
+        path = content(ending(one_line(row.path), max(4, width - reason.cell_length - 2)))
+        return joined(highlighted(path, self.query_text), highlighted(reason, self.query_text), width)
