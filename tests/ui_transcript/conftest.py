@@ -7,12 +7,27 @@ from collections.abc import Sequence
 import pytest
 from textual.app import App, ComposeResult
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Input
 
 from kvchat.config.themes import variable_defaults
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.widgets.transcript.widget import Transcript
+
+
+class ActingScreen(Screen[None]):
+    """Keeps what keys had it do: of each the name of the act and its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[tuple[object, ...]] = []
+
+    def action_do(self, id: str, argument: str = "") -> None:
+        self.done.append((id, argument) if argument else (id,))
+
+    def action_sibling(self, step: int) -> None:
+        self.done.append(("sibling", step))
 
 
 class TranscriptApp(App[None]):
@@ -27,6 +42,15 @@ class TranscriptApp(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)
+
+    def get_default_screen(self) -> Screen[None]:
+        return ActingScreen()
+
+    @property
+    def done(self) -> list[tuple[object, ...]]:
+        """What keys had the screen do."""
+        assert isinstance(self.screen, ActingScreen)
+        return self.screen.done
 
     def compose(self) -> ComposeResult:
         yield Transcript()
@@ -59,15 +83,8 @@ def _keeping(name: str):  # type: ignore[no-untyped-def]
 
 for _name in (
     "selected",
-    "edit_requested",
-    "regenerate_requested",
-    "copy_requested",
     "code_copy_requested",
-    "sibling_requested",
     "branches_requested",
-    "fork_requested",
-    "delete_requested",
-    "fold_toggled",
     "follow_changed",
     "type_through",
     "sources_requested",

@@ -8,6 +8,7 @@ import pytest
 
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
+from kvchat.ui.render.message import as_text
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -27,34 +28,60 @@ async def test_up_and_down_move_between_messages(make_app: Any, items: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("key", "kind", "expected"),
+    ("key", "act"),
     [
-        ("e", Transcript.EditRequested, {"node": "a1"}),
-        ("r", Transcript.RegenerateRequested, {"node": "a1"}),
-        ("y", Transcript.CopyRequested, {"text": CODE}),
-        ("1", Transcript.CodeCopyRequested, {"number": 1, "text": "a = 1"}),
-        ("2", Transcript.CodeCopyRequested, {"number": 2, "text": "\tindented\nplain <b>"}),
-        ("b", Transcript.BranchesRequested, {"node": "a1"}),
-        ("f", Transcript.ForkRequested, {"node": "a1"}),
-        ("d", Transcript.DeleteRequested, {"node": "a1"}),
-        ("left", Transcript.SiblingRequested, {"node": "a1", "step": -1}),
-        ("right", Transcript.SiblingRequested, {"node": "a1", "step": 1}),
-        ("x", Transcript.TypeThrough, {"character": "x"}),
-        ("É", Transcript.TypeThrough, {"character": "É"}),
+        ("e", ("transcript.edit",)),
+        ("r", ("transcript.regenerate",)),
+        ("y", ("transcript.copy",)),
+        ("1", ("transcript.code", "1")),
+        ("2", ("transcript.code", "2")),
+        ("o", ("transcript.source",)),
+        ("b", ("transcript.branches",)),
+        ("f", ("transcript.fork",)),
+        ("d", ("transcript.delete",)),
+        ("left", ("sibling", -1)),
+        ("right", ("sibling", 1)),
     ],
 )
-async def test_a_key_posts_its_request(
-    make_app: Any,
-    items: Any,
-    key: str,
-    kind: Any,
-    expected: dict[str, Any],
-) -> None:
+async def test_a_key_does_its_act_of_the_table(make_app: Any, items: Any, key: str, act: tuple[object, ...]) -> None:
     app = make_app([items.question(1), items.answer(1, CODE, siblings=(2, 3))])
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("up", key)
-        (message,) = app.of(kind)
-        assert {name: getattr(message, name) for name in expected} == expected
+        assert (app.done, app.transcript.selected) == ([act], "a1")
+
+
+@pytest.mark.parametrize("key", ["x", "É", "?"])
+async def test_what_is_no_key_here_is_written(make_app: Any, items: Any, key: str) -> None:
+    app = make_app([items.question(1), items.answer(1)])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("up", *(["question_mark"] if key == "?" else [key]))
+        assert [message.character for message in app.of(Transcript.TypeThrough)] == [key] and not app.done
+
+
+async def test_code_is_that_of_the_marked_message_else_of_the_last_that_has_it(make_app: Any, items: Any) -> None:
+    app = make_app([items.answer(1, CODE), items.question(2), items.answer(2, "```\nlast\n```")])
+    async with app.run_test(size=SIZE) as pilot:
+        code = app.transcript.code_text
+        assert (code(1), code(2), code(3), code(0)) == ("last", "\tindented\nplain <b>", None, None)
+        await pilot.press("up", "up", "up")
+        assert (code(1), code(2), code(3)) == ("a = 1", "\tindented\nplain <b>", None)
+        await pilot.press("down")
+        assert (app.transcript.selected, code(1)) == ("q2", None)
+
+
+async def test_a_message_that_is_not_in_view_is_shown_before_anything_is_done_with_it(
+    make_app: Any, items: Any
+) -> None:
+    app = make_app(items.turns(8))
+    async with app.run_test(size=SIZE) as pilot:
+        assert not app.transcript.shows_selected(), "none is selected"
+        await pilot.press("home")
+        assert app.transcript.shows_selected()
+        app.transcript.scroll_end(animate=False)
+        await pilot.pause()
+        assert not app.transcript.shows_selected()
+        await pilot.pause()
+        assert app.transcript.shows_selected() and "question 0" in "\n".join(app.lines())
 
 
 def barred(app: Any) -> set[str]:
@@ -67,15 +94,14 @@ async def test_shift_selects_several_messages_and_y_copies_them_together(make_ap
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("up", "shift+up", "shift+up")
         assert (app.transcript.selected, barred(app)) == ("a1", {"a1", "q2", "a2"})
-        await pilot.press("y")
-        assert [(m.messages, m.text) for m in app.of(Transcript.CopyRequested)] == [
-            (3, "## Model\n\nanswer 1\n\n## You\n\nquestion 2\n\n## Model\n\nanswer 2")
-        ]
-        await pilot.press("shift+down", "y")
-        assert app.of(Transcript.CopyRequested)[-1].messages == 2 and barred(app) == {"q2", "a2"}
+        assert as_text(app.transcript.selected_items) == (
+            "## Model\n\nanswer 1\n\n## You\n\nquestion 2\n\n## Model\n\nanswer 2"
+        )
+        await pilot.press("shift+down")
+        assert len(app.transcript.selected_items) == 2 and barred(app) == {"q2", "a2"}
         assert sum("▎" in line for line in app.lines()) == 2 * 2
-        await pilot.press("up", "y")
-        assert (app.of(Transcript.CopyRequested)[-1].text, barred(app)) == ("answer 1", {"a1"})
+        await pilot.press("up")
+        assert (as_text(app.transcript.selected_items), barred(app)) == ("answer 1", {"a1"})
 
 
 async def test_a_selection_whose_beginning_is_gone_is_of_one_message(make_app: Any, items: Any) -> None:
@@ -87,8 +113,8 @@ async def test_a_selection_whose_beginning_is_gone_is_of_one_message(make_app: A
         await pilot.pause()
         assert (app.transcript.selected, barred(app)) == ("a1", {"a1"})
         app.transcript.set_items([*shown[:3], items.answer(3)])
-        await pilot.press("shift+down", "y")
-        assert (app.of(Transcript.CopyRequested)[-1].messages, barred(app)) == (2, {"a1", "q2"})
+        await pilot.press("shift+down")
+        assert (len(app.transcript.selected_items), barred(app)) == (2, {"a1", "q2"})
 
 
 async def test_keys_can_be_rebound_by_id(make_app: Any, items: Any) -> None:
@@ -96,7 +122,7 @@ async def test_keys_can_be_rebound_by_id(make_app: Any, items: Any) -> None:
     async with app.run_test(size=SIZE) as pilot:
         app.set_keymap({"transcript.copy": "c"})
         await pilot.press("up", "c", "y")
-        assert [m.text for m in app.of(Transcript.CopyRequested)] == ["answer 1"]
+        assert app.done == [("transcript.copy",)]
         assert [m.character for m in app.of(Transcript.TypeThrough)] == ["y"]
 
 

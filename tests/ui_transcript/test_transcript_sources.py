@@ -17,13 +17,6 @@ def asked(app: Any) -> list[tuple[str, tuple[int, ...]]]:
     return [(message.node, message.numbers) for message in app.of(Transcript.SourcesRequested)]
 
 
-async def test_o_asks_for_the_sources_of_the_selected_message(make_app: Any, items: Any) -> None:
-    app = make_app(items.turns(2))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("up", "k", "o")
-        assert asked(app) == [("q1", ())]
-
-
 async def test_a_click_on_a_citation_or_on_a_source_asks_for_it(make_app: Any, items: Any) -> None:
     app = make_app([items.question(0), items.answer(0, "It is trimmed [1] and filled [1, 2].", sources=SOURCES)])
     async with app.run_test(size=SIZE) as pilot:

@@ -55,8 +55,8 @@ class Action(Struct, frozen=True):
     @property
     def action(self) -> str:
         """The Textual action, to be bound in its context."""
-        if self.context == "app":
-            return f"do({self.id!r})"
+        if self.method and not self.run:
+            return f"do({self.id!r})" if self.context == "app" else f"screen.do({self.id!r})"
         return self.run or self.id.rpartition(".")[2].replace("-", "_")
 
 
@@ -317,9 +317,16 @@ ACTIONS: tuple[Action, ...] = (
         ("page_down", "pagedown", "Page down", "Scroll down by a page.", "page(1)"),
         ("first", "home", "First message", "Go to the beginning.", "", "g"),
         ("last", "end", "Last message", "Go to the end and follow the answer.", "", "G"),
-        ("find", "", "Find from here", "Search in this conversation; Enter comes back to the messages.", "", "slash"),
-        ("next_match", "", "Next match", "Go to the match below.", "match(1)", "n"),
-        ("previous_match", "", "Previous match", "Go to the match above.", "match(-1)", "N"),
+        (
+            "find",
+            "",
+            "Find from here",
+            "Search in this conversation; Enter comes back to the messages.",
+            "screen.find_here",
+            "slash",
+        ),
+        ("next_match", "", "Next match", "Go to the match below.", "screen.match(1)", "n"),
+        ("previous_match", "", "Previous match", "Go to the match above.", "screen.match(-1)", "N"),
     ),
     *_acts(
         "Messages",
@@ -367,7 +374,6 @@ ACTIONS: tuple[Action, ...] = (
             "Copy the first to ninth code block of the message.",
             "messages.copy_code",
             "NUMBER",
-            run="copy_code",
         ),
         Action(
             "transcript.source",
@@ -389,9 +395,15 @@ ACTIONS: tuple[Action, ...] = (
             "left",
             "Previous version",
             "Go to the version of this message before this one.",
-            "sibling(-1)",
+            "screen.sibling(-1)",
         ),
-        ("sibling_next", "right", "Next version", "Go to the version of this message after this one.", "sibling(1)"),
+        (
+            "sibling_next",
+            "right",
+            "Next version",
+            "Go to the version of this message after this one.",
+            "screen.sibling(1)",
+        ),
     ),
     *_acts(
         "Messages",
@@ -410,6 +422,7 @@ ACTIONS: tuple[Action, ...] = (
             "Fold or unfold",
             "Fold or unfold reasoning and context of the message.",
             "transcript.action_fold",
+            run="fold",
         ),
     ),
     *_keys(

@@ -17,7 +17,7 @@ def bindings(context: str, *, priority: bool = False) -> list[Binding]:
             continue
         if action.id in FIXED:
             found += [
-                Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
+                Binding(key, f"screen.do({action.id!r}, {key!r})", action.label, show=False, tooltip=action.help)
                 for key in action.key_list
             ]
         else:

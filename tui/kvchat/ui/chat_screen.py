@@ -300,8 +300,27 @@ class ChatScreen(Screen[None]):
 
     # -- what the user does: actions of the table
 
-    async def action_do(self, id: str) -> None:
-        await self.do(BY_ID[id])
+    async def action_do(self, id: str, argument: str = "") -> None:
+        """Do what a key means. One of a message is about the selected one, and waits until that is in view."""
+        action = BY_ID[id]
+        if action.context != "transcript" or self.transcript.shows_selected():
+            await self.do(action, argument)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key that continues is a letter like any other where there is nothing to continue."""
+        if parameters == ("transcript.continue",) and not self.transcript.selected_is_cut:
+            return False
+        return super().check_action(action, parameters)
+
+    async def action_sibling(self, step: int) -> None:
+        if self.transcript.shows_selected():
+            await self.messages.show_sibling(step)
+
+    async def action_find_here(self) -> None:
+        await self.findbar.open(comes_back=True)
+
+    async def action_match(self, step: int) -> None:
+        await self.findbar.go_on(step)
 
     async def do(self, action: Action, argument: str = "") -> None:
         """Do an action of the table, with the argument of its slash command."""
@@ -409,53 +428,17 @@ class ChatScreen(Screen[None]):
     def _selected(self) -> None:
         self.on_descendant_focus()
 
-    @on(Transcript.EditRequested)
-    def _edit_requested(self, event: Transcript.EditRequested) -> None:
-        self.messages.edit(event.node)
-
-    @on(Transcript.RegenerateRequested)
-    def _regenerate_requested(self, event: Transcript.RegenerateRequested) -> None:
-        self.messages.regenerate(event.node)
-
-    @on(Transcript.ContinueRequested)
-    def _continue_requested(self, event: Transcript.ContinueRequested) -> None:
-        self.messages.continue_answer(event.node)
-
-    @on(Transcript.CopyRequested)
-    def _copy_requested(self, event: Transcript.CopyRequested) -> None:
-        self.messages.copy(event.text, messages=event.messages)
-
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
         self.messages.copied_code(event.number, event.text)
-
-    @on(Transcript.SiblingRequested)
-    async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
-        await self.messages.show_sibling(event.node, event.step)
 
     @on(Transcript.BranchesRequested)
     def _branches_requested(self, event: Transcript.BranchesRequested) -> None:
         self.messages.tree(event.node)
 
-    @on(Transcript.ForkRequested)
-    async def _fork_requested(self, event: Transcript.ForkRequested) -> None:
-        await self.messages.fork(event.node)
-
-    @on(Transcript.DeleteRequested)
-    def _delete_requested(self, event: Transcript.DeleteRequested) -> None:
-        self.messages.delete_turn(event.node)
-
     @on(Transcript.SourcesRequested)
     def _sources_requested(self, event: Transcript.SourcesRequested) -> None:
         self.documents.show_sources(event.node, event.numbers)
-
-    @on(Transcript.FindRequested)
-    async def _find_requested(self) -> None:
-        await self.findbar.open(comes_back=True)
-
-    @on(Transcript.MatchRequested)
-    async def _match_requested(self, event: Transcript.MatchRequested) -> None:
-        await self.findbar.go_on(event.step)
 
     @on(Transcript.TypeThrough)
     def _type_through(self, event: Transcript.TypeThrough) -> None:

@@ -45,9 +45,9 @@ class MessageController:
         self._transcript = transcript
         self._composer = composer
 
-    def edit(self, node: str | None = None) -> None:
+    def edit(self) -> None:
         """Put the question into the composer; sending it asks again on a branch of its own. A price is asked first."""
-        node = self.workspace.target(node)
+        node = self.workspace.target()
         if node is None:
             self.workspace.say("No message to edit yet")
             return
@@ -81,8 +81,8 @@ class MessageController:
         return sum(n.role is Role.USER for n in self.workspace.conversation.tree.path(question.id))
 
     @in_worker("dialog")
-    async def regenerate(self, node: str | None = None) -> None:
-        node = self.workspace.target(node)
+    async def regenerate(self) -> None:
+        node = self.workspace.target()
         if node is None:
             self.workspace.say("No answer to regenerate yet")
         elif (
@@ -93,10 +93,10 @@ class MessageController:
             self._transcript.follow()
 
     @in_worker("dialog")
-    async def continue_answer(self, node: str | None = None) -> None:
+    async def continue_answer(self) -> None:
         """Go on with the cut answer that is selected, else with the last one."""
         workspace = self.workspace
-        node = workspace.cut_answer(node)
+        node = workspace.cut_answer()
         if node is None:
             workspace.say("There is no answer to continue yet.")
         elif (
@@ -107,9 +107,9 @@ class MessageController:
             self._transcript.follow()
 
     @in_worker("dialog")
-    async def delete_turn(self, node: str | None = None) -> None:
+    async def delete_turn(self) -> None:
         workspace = self.workspace
-        node = workspace.target(node)
+        node = workspace.target()
         if node is None:
             workspace.say("No turn to delete yet")
             return
@@ -122,7 +122,8 @@ class MessageController:
             workspace.say(f"Turn deleted · {workspace.key_of('undo')} brings it back")
 
     async def fork(self, node: str | None = None) -> None:
-        node = self.workspace.target(node)
+        """Fork from `node`, else from the message that is meant."""
+        node = node or self.workspace.target()
         if node is None:
             self.workspace.say("Nothing to fork yet")
             return
@@ -149,12 +150,12 @@ class MessageController:
             case ("fork", str(id)):
                 await self.fork(id)
 
-    async def show_sibling(self, node: str, step: int) -> None:
-        """Go to the version of a message that is `step` away."""
-        tree = self.workspace.conversation.tree
-        if node not in tree:
+    async def show_sibling(self, step: int) -> None:
+        """Go to the version of the message that is `step` away."""
+        node = self.workspace.target()
+        if node is None:
             return
-        siblings = [n.id for n in tree.siblings(node)]
+        siblings = [n.id for n in self.workspace.conversation.tree.siblings(node)]
         at = siblings.index(node) + step
         if not 0 <= at < len(siblings):
             self.workspace.say(
@@ -187,22 +188,10 @@ class MessageController:
 
     def copy_code(self, number: str = "1") -> None:
         """Copy the `number`-th code block of the message marked on the screen, else of the last answer that has one."""
-        from kvchat.ui.render.markdown import code_blocks
+        known = number.isdecimal() and len(number) < 10
+        self.copied_code(number, self._transcript.code_text(int(number)) if known else None)
 
-        conversation, chosen = self.workspace.conversation, self._transcript.marked
-        nodes = (
-            [conversation.tree[chosen]]
-            if chosen is not None and chosen in conversation.tree
-            else [n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT]
-        )
-        for node in nodes:
-            blocks = code_blocks(node.text)
-            if number.isdecimal() and len(number) < 10 and 0 < int(number) <= len(blocks):
-                self.copied_code(int(number), blocks[int(number) - 1].text)
-                return
-        self.workspace.say(f"There is no code block {number}", "warning")
-
-    def copied_code(self, number: int, text: str | None) -> None:
+    def copied_code(self, number: int | str, text: str | None) -> None:
         """Copy the text of a code block; None says that there is no such block."""
         if text is None:
             self.workspace.say(f"There is no code block {number} here")

@@ -177,21 +177,20 @@ class Workspace:
         """Which tools the open conversation has, and what they cost."""
         return tools_sentence(self.conversation.tools, self.service.prices.of_its_tools(self.conversation.id))
 
-    def target(self, node: str | None = None) -> str | None:
-        """The message an action is about: `node` if it is of this conversation (keys may come faster than the screen
-        changes), the one that is marked on the screen, else the last."""
-        if self.current is None or (node is not None and node not in self.current.tree):
+    def target(self) -> str | None:
+        """The message an act is about: the one that is marked on the screen, else the last. None where there is none,
+        or the screen still shows another conversation."""
+        if self.current is None:
             return None
-        chosen = node or self._transcript.marked
-        if chosen is not None and chosen in self.current.tree:
-            return chosen
+        if (chosen := self._transcript.marked) is not None:
+            return chosen if chosen in self.current.tree else None
         path = self.current.path()
         return path[-1].id if len(path) > 1 else None
 
-    def cut_answer(self, node: str | None = None) -> str | None:
-        """The answer to go on with: `node`, the one that is marked on the screen if it was cut, else the last."""
-        chosen = self.target(node)
-        if self.current is None or chosen is None or node is not None or self.current.tree[chosen].is_cut:
+    def cut_answer(self) -> str | None:
+        """The answer to go on with: the one that is marked on the screen if it was cut, else the last."""
+        chosen = self.target()
+        if self.current is None or chosen is None or self.current.tree[chosen].is_cut:
             return chosen
         return self.current.path()[-1].id
 

@@ -1,6 +1,6 @@
 """The transcript's keys and clicks: a selected message, and what can be asked for it.
 
-Keys are bindings with ids, so that they can be rebound; a request is a message to the app, nothing is done here.
+Keys are bindings with ids, so that they can be rebound; what a key does with a message, the table of actions has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from textual.selection import Selection
 
 from kvchat.prompt.citations import cited
 from kvchat.ui.bindings import bindings
-from kvchat.ui.render.message import VERSIONS, TranscriptItem, as_text
+from kvchat.ui.render.message import VERSIONS, TranscriptItem
 from kvchat.ui.render.sources import CITE, given, numbers_at
 from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript.entry import Entry
@@ -185,24 +185,20 @@ class TranscriptKeys(TranscriptView):
             self.select(self._column.entries[-1].item.node_id, show=False)
         self.follow()
 
-    def action_find(self) -> None:
-        """Ask the screen for the line to search with."""
-        self.post_message(self.FindRequested())
+    # -- the message that is selected
 
-    def action_match(self, step: int) -> None:
-        """Ask the screen to go `step` matches on, upwards where it is negative."""
-        self.post_message(self.MatchRequested(step))
-
-    # -- requests: about the message that is marked in view
-
-    @property
-    def _meant(self) -> Entry | None:
-        """The selected message. One that is not in view is shown, and nothing is meant yet."""
+    def shows_selected(self) -> bool:
+        """Whether a message is selected and in view. One that is not in view is shown: nothing is done with it yet."""
         index = self._column.find(self._selected)
         if index is not None and self.marked is None:
             self._show(index)
-            return None
-        return self._selected_entry
+            return False
+        return index is not None
+
+    @property
+    def selected_is_cut(self) -> bool:
+        """Whether the selected message is an answer that was cut."""
+        return (entry := self._selected_entry) is not None and entry.item.is_cut
 
     @property
     def can(self) -> frozenset[str]:
@@ -216,62 +212,16 @@ class TranscriptKeys(TranscriptView):
             found.add("transcript.source")
         return frozenset(found)
 
-    def action_edit(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.EditRequested(entry.item.node_id))
-
-    def action_regenerate(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.RegenerateRequested(entry.item.node_id))
-
-    def action_continue(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.ContinueRequested(entry.item.node_id))
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The key that continues is a letter like any other where there is nothing to continue."""
-        entry = self._selected_entry
-        if action == "continue" and not (entry is not None and entry.item.is_cut):
-            return False
-        return super().check_action(action, parameters)
-
-    def action_copy(self) -> None:
-        if self._meant is not None:
-            items = self.selected_items
-            self.post_message(self.CopyRequested(as_text(items), len(items)))
-
-    def action_copy_code(self, number: int) -> None:
-        if (entry := self._meant) is not None:
-            self._copy_code(entry, number)
-
-    def _copy_code(self, entry: Entry, number: int) -> None:
-        codes = entry.codes()
-        self.post_message(self.CodeCopyRequested(number, codes[number - 1].text if len(codes) >= number else None))
-
-    def action_branches(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.BranchesRequested(entry.item.node_id))
-
-    def action_fork(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.ForkRequested(entry.item.node_id))
-
-    def action_delete(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.DeleteRequested(entry.item.node_id))
-
-    def action_source(self) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.SourcesRequested(entry.item.node_id))
-
-    def action_sibling(self, step: int) -> None:
-        if (entry := self._meant) is not None:
-            self.post_message(self.SiblingRequested(entry.item.node_id, step))
+    def code_text(self, number: int) -> str | None:
+        """A code block of the message marked on the screen, else of the last one that has so many; None: none has."""
+        entries = reversed(self._column.entries) if self.marked is None else [self._selected_entry]
+        found = (entry.codes() for entry in entries if entry is not None)
+        return next((codes[number - 1].text for codes in found if 0 < number <= len(codes)), None)
 
     def action_fold(self) -> None:
         """Unfold what the message has folded, or fold it all."""
-        entry = self._meant
-        if entry is None:
+        entry = self._selected_entry
+        if entry is None or not self.shows_selected():
             return
         contents = {"reasoning": entry.item.reasoning, "context": entry.item.blocks, "call": entry.item.call}
         parts = [part for part, content in contents.items() if content]
@@ -370,7 +320,9 @@ class TranscriptKeys(TranscriptView):
         elif action == "fold":
             self._toggle(entry, value)
         elif action == "code" and offset.x >= self.text_width + GUTTER - 9:
-            self._copy_code(entry, int(value))
+            codes = entry.codes()
+            text = codes[int(value) - 1].text if len(codes) >= int(value) else None
+            self.post_message(self.CodeCopyRequested(int(value), text))
         elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):
             self.post_message(self.SourcesRequested(entry.item.node_id, numbers))
         else:

@@ -15,35 +15,6 @@ class Selected(Message, namespace="transcript"):
 
 
 @dataclass
-class EditRequested(Message, namespace="transcript"):
-    """The user wants to edit a message."""
-
-    node: str
-
-
-@dataclass
-class RegenerateRequested(Message, namespace="transcript"):
-    """The user wants another answer, or to retry a failed one."""
-
-    node: str
-
-
-@dataclass
-class ContinueRequested(Message, namespace="transcript"):
-    """The user wants to continue a cut answer."""
-
-    node: str
-
-
-@dataclass
-class CopyRequested(Message, namespace="transcript"):
-    """The user wants `text`, the source text of `messages` messages, on the clipboard."""
-
-    text: str
-    messages: int = 1
-
-
-@dataclass
 class CodeCopyRequested(Message, namespace="transcript"):
     """The user wants the `number`-th code block of a message on the clipboard. `text`: None where there is none."""
 
@@ -52,30 +23,8 @@ class CodeCopyRequested(Message, namespace="transcript"):
 
 
 @dataclass
-class SiblingRequested(Message, namespace="transcript"):
-    """The user wants to see the next (1) or previous (-1) version of a message."""
-
-    node: str
-    step: int
-
-
-@dataclass
 class BranchesRequested(Message, namespace="transcript"):
     """The user wants the list of branches through a message."""
-
-    node: str
-
-
-@dataclass
-class ForkRequested(Message, namespace="transcript"):
-    """The user wants a new conversation that ends at a message."""
-
-    node: str
-
-
-@dataclass
-class DeleteRequested(Message, namespace="transcript"):
-    """The user wants to delete a message's turn."""
 
     node: str
 
@@ -97,18 +46,6 @@ class FollowChanged(Message, namespace="transcript"):
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, FollowChanged)
-
-
-@dataclass
-class FindRequested(Message, namespace="transcript"):
-    """The user wants to search the transcript."""
-
-
-@dataclass
-class MatchRequested(Message, namespace="transcript"):
-    """The user wants to see the next (1) or previous (-1) match of the search."""
-
-    step: int
 
 
 @dataclass

@@ -43,18 +43,9 @@ class TranscriptView(ScrollView):
     DEFAULT_CSS = CSS
     ALLOW_SELECT = True
     Selected: TypeAlias = messages.Selected
-    EditRequested: TypeAlias = messages.EditRequested
-    RegenerateRequested: TypeAlias = messages.RegenerateRequested
-    ContinueRequested: TypeAlias = messages.ContinueRequested
-    CopyRequested: TypeAlias = messages.CopyRequested
     CodeCopyRequested: TypeAlias = messages.CodeCopyRequested
-    SiblingRequested: TypeAlias = messages.SiblingRequested
     BranchesRequested: TypeAlias = messages.BranchesRequested
-    ForkRequested: TypeAlias = messages.ForkRequested
-    DeleteRequested: TypeAlias = messages.DeleteRequested
     SourcesRequested: TypeAlias = messages.SourcesRequested
-    FindRequested: TypeAlias = messages.FindRequested
-    MatchRequested: TypeAlias = messages.MatchRequested
     FollowChanged: TypeAlias = messages.FollowChanged
     TypeThrough: TypeAlias = messages.TypeThrough
 
