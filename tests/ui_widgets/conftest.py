@@ -39,7 +39,7 @@ class Host(App[None]):
         self.said.append(message)
 
     on_composer_submitted = on_composer_slash_command = on_composer_draft_changed = on_composer_notice = _say
-    on_composer_stop_requested = on_composer_quit_requested = on_composer_rested = _say
+    on_composer_rested = _say
     on_composer_mentioning = on_composer_looked = on_composer_path_pasted = on_composer_paste_requested = _say
     on_sidebar_opened = on_sidebar_menu_requested = on_sidebar_rename_requested = on_sidebar_delete_requested = _say
 

@@ -537,14 +537,6 @@ class ChatScreen(Screen[None]):
     def _composer_notice(self, event: Composer.Notice) -> None:
         self.workspace.say(event.text, "warning")
 
-    @on(Composer.StopRequested)
-    async def _stop_requested(self) -> None:
-        await self.action_interrupt()
-
-    @on(Composer.QuitRequested)
-    async def _quit_requested(self) -> None:
-        await self.app.action_quit()
-
     def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
         if event.way == 0:
             self.service.core.in_background(self.service.servers.connect())

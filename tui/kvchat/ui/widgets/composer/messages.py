@@ -114,11 +114,3 @@ class Notice(Message, namespace="composer"):
 
 class QuestionWanted(Message, namespace="composer"):
     """The user goes to the question that waits."""
-
-
-class StopRequested(Message, namespace="composer"):
-    """ctrl+c with nothing to copy and nothing to clear: the app stops a running answer, or shows a hint."""
-
-
-class QuitRequested(Message, namespace="composer"):
-    """ctrl+d in an empty composer."""

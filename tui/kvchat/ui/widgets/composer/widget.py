@@ -13,6 +13,7 @@ from typing import ClassVar, Self, TypeAlias
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.document._document import Selection
@@ -25,6 +26,7 @@ from kvchat.commands.slash import no_command
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import FIELD, Draft, Span, Spans, blocks_in, decoded, expanded, given, plain_paste
 from kvchat.sanitize import one_line
+from kvchat.ui.bindings import binding
 from kvchat.ui.key_queue import idle
 from kvchat.ui.widgets.composer import messages, slash
 from kvchat.ui.widgets.composer.completion import Completing
@@ -61,6 +63,8 @@ class Composer(Completing):
     }
     """
     BINDING_GROUP_TITLE = "Composer"
+    BINDINGS: ClassVar[list[BindingType]] = [binding("composer.end", "app.quit")]
+    """What the text area leaves of this key."""
     LOW: ClassVar[int] = 30
     """Rows of the screen below which the keys stand in the empty text, and have no row of their own."""
 
@@ -78,8 +82,6 @@ class Composer(Completing):
     Loaded: TypeAlias = messages.Loaded
     Notice: TypeAlias = messages.Notice
     QuestionWanted: TypeAlias = messages.QuestionWanted
-    StopRequested: TypeAlias = messages.StopRequested
-    QuitRequested: TypeAlias = messages.QuitRequested
 
     def __init__(
         self,
@@ -312,10 +314,9 @@ class Composer(Completing):
         if key == "interrupt":
             return self._interrupt()
         if key == "end":
-            if self.text:
-                area.action_delete_right()
-            else:
-                self.post_message(self.QuitRequested())
+            if not self.text:
+                return False
+            area.action_delete_right()
             return True
         if key in ("up", "down"):
             step = -1 if key == "up" else 1
@@ -352,12 +353,10 @@ class Composer(Completing):
     def _interrupt(self) -> bool:
         if self._area.selected_text:
             self._area.action_copy()
-        elif self.screen.get_selected_text():
-            return False  # the screen copies it
-        elif self.text:
+        elif self.text and not self.screen.get_selected_text():
             self._area.put(Draft())
         else:
-            self.post_message(self.StopRequested())
+            return False  # the screen copies what is selected there, or stops the answer
         return True
 
     def submit(self) -> None:
