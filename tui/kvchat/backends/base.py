@@ -269,7 +269,7 @@ class HttpBackend:
         kind, models = self.kind, await self.listed()
         places = (kind.current, kind.about, kind.build, *kind.window, kind.slots, kind.sees)
         paths = dict.fromkeys(place.path for place in places if place)
-        pages = self.pages = {path: await self.told_at(path) for path in paths}
+        pages = self.pages = {path: await self.object_at(path) for path in paths}
 
         def words_at(place: At | None) -> str:
             found = _fact(pages, place)
@@ -596,7 +596,7 @@ class HttpBackend:
         except PayloadError:
             raise errors.not_json(self.url) from None
 
-    async def told_at(self, path: str) -> Mapping[str, object]:
+    async def object_at(self, path: str) -> Mapping[str, object]:
         """The JSON object at `path`; empty where that fails: it can be done without."""
         try:
             _, found = await self.get_json(path)

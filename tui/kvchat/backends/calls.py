@@ -73,7 +73,7 @@ _PRINTS_OBJECT = compiled_later(r"""<tool_call>(?:\\n|[\s'"{}~+-])*\{\s*\\?"name
 
 
 class WrittenCall(Struct, frozen=True):
-    """A call as a server would give it; arguments that cannot be read are what stands there."""
+    """A call as a server would give it: its arguments as JSON, or as they were written where they cannot be read."""
 
     name: str
     arguments: str

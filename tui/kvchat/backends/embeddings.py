@@ -165,7 +165,7 @@ class Embeddings:
         own = _spots(self._endpoint.url, self._endpoint.place.addresses)
         for chat in self._chats():
             if not self._is_apart(chat) and own & await self._spots_of(chat.base_url):
-                own_model = kind_of(chat.kind).embeds_beside
+                own_model = kind_of(chat.kind).embeds_too
                 raise failure(
                     Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER, url=self._base_url
                 )
@@ -190,7 +190,7 @@ class Embeddings:
     def _is_apart(self, chat: ChatServer) -> bool:
         """Whether vectors from that server would leave the chat's model alone."""
         model = self._model.removesuffix(":latest")
-        return kind_of(chat.kind).embeds_beside and model not in ("", chat.model.removesuffix(":latest"))
+        return kind_of(chat.kind).embeds_too and model not in ("", chat.model.removesuffix(":latest"))
 
     async def _spots_of(self, base_url: str) -> frozenset[tuple[str, int]]:
         """Where requests to a URL arrive, as far as that is known."""

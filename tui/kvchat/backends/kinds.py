@@ -77,7 +77,7 @@ class Sign(Struct, frozen=True):
 
 
 class At(Struct, frozen=True):
-    """A fact: where a server tells it."""
+    """Where a fact is in a server's answers."""
 
     path: str
     keys: tuple[str, ...]
@@ -89,7 +89,7 @@ class KnownFailure(Struct, frozen=True):
 
     words: str
     """A part of what it says, in lower case."""
-    told: str
+    shown: str
     """What the user reads instead, after "<program> at <address>"."""
     trouble: Literal["refused", "rate_limited", "server_error"] = "refused"
 
@@ -135,7 +135,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     describing_disturbs: bool = False
     """Whether asking for its models breaks off an answer that somebody else is given: only who goes on to talk does."""
 
-    # where it tells what
+    # where its facts are
     health_path: str = MODELS_PATH
     current: At | None = None
     """The name of the loaded model."""
@@ -201,7 +201,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     """Whether it answers many requests at a time, none of them at the cost of another."""
     small_window: bool = False
     """Whether a model has a window of 4,096 tokens there by default."""
-    embeds_beside: bool = False
+    embeds_too: bool = False
     """Whether an embedding model is loaded next to the chat's, without unloading it."""
     sole: Sign | None = None
     """What it alone has, and says together with the name of its one model; None: nothing."""
@@ -328,7 +328,7 @@ _ROWS = (
         health_path="/api/version",
         session_fields=(),
         small_window=True,
-        embeds_beside=True,
+        embeds_too=True,
         tag=":latest",
         cloud="https://ollama.com:443",
         continuing=Continuing.TEXT,
@@ -374,7 +374,7 @@ _ROWS = (
             ),
         ),
         small_window=True,
-        embeds_beside=True,
+        embeds_too=True,
     ),
     ServerKind(
         "vllm",

@@ -185,7 +185,7 @@ class ToolCalls:
 
     @property
     def all(self) -> tuple[ToolCall, ...]:
-        """The calls in order. What stands for no arguments is an empty object; an id that did not come is empty."""
+        """The calls in order. Without arguments they are an empty object, as JSON; an id that did not come is empty."""
         return tuple(ToolCall(call.id, call.name, call.arguments or "{}") for call in self._read())
 
     @property

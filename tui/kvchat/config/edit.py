@@ -135,11 +135,11 @@ def _filled(values: Mapping[str, object]) -> dict[str, object]:
 def _edited(file: TomlFile, key: Key, value: object) -> str:
     """The file's text with one value changed."""
     before = _at(file.values, key)
-    if isinstance(before, dict) and not _stands_whole(file.source, key) and (value is None or isinstance(value, dict)):
+    if isinstance(before, dict) and not _is_statement(file.source, key) and (value is None or isinstance(value, dict)):
         return _edited_table(file, key, before, value or {})
     for length in range(len(key) - 1, 0, -1):  # in a table on one line: the whole line is written again
         table = _at(file.values, key[:length])
-        if isinstance(table, dict) and _stands_whole(file.source, key[:length]):
+        if isinstance(table, dict) and _is_statement(file.source, key[:length]):
             return _edited_line(file.source, key[:length], _with(table, key[length:], value))
     return _edited_line(file.source, key, value)
 
@@ -162,7 +162,7 @@ def _at(values: Mapping[str, object], key: Key) -> object:
     return found
 
 
-def _stands_whole(source: TomlSource, key: Key) -> bool:
+def _is_statement(source: TomlSource, key: Key) -> bool:
     """Whether there is a statement of its own for the value at `key`, not a section or parts of a table."""
     entry = source.entries.get(key)
     return entry is not None and not entry.header and entry.end > entry.start

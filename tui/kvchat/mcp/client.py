@@ -1,6 +1,6 @@
 """What is asked of a server: its tools, and a call of one; whichever form of the protocol it speaks.
 
-Two forms are spoken: revision 2026-07-28, in which each request stands for itself, and the one before, which begins
+Two forms are spoken: revision 2026-07-28, in which each request is complete in itself, and the one before, which begins
 with `initialize`. Each way to a server says which it tries first; what the server refuses, it gets in the other.
 Source: modelcontextprotocol.io, revisions 2025-06-18 and 2026-07-28.
 """
@@ -21,10 +21,10 @@ MODERN, INITIALIZE = "2026-07-28", "2025-06-18"
 """The revisions; the second is asked for, whichever older one a server then speaks."""
 MOST_PAGES = 50
 TELLS_S = 1.0
-"""Seconds that a server is told for that a call was given up."""
+"""Seconds that the notice of a cancelled call may take."""
 _META = "io.modelcontextprotocol/"
 _OURS = {"name": "kvchat", "version": "1"}
-"""No more is told of who asks."""
+"""What is sent of who asks: no more."""
 
 Hears = Callable[[Message], None]
 """Called with what a server says while it is asked: notifications."""

@@ -75,7 +75,7 @@ def is_request(message: Message) -> bool:
 
 
 def meant_id(id: object) -> int | None:
-    """The number that an id stands for: 1, "1" or 1.0. None: it is none."""
+    """An id as a number: 1, "1" and 1.0 are 1. None: it is no whole number."""
     try:
         number = float(id) if isinstance(id, str | int | float) and not isinstance(id, bool) else math.nan
     except (ValueError, OverflowError):

@@ -24,9 +24,9 @@ from kvchat.mcp.configured import McpError, McpServer
 from kvchat.sanitize import one_line
 
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""Variables that a program gets beside its own: no key that kvchat was started with."""
+"""Variables that a program inherits, besides its own: no key that kvchat was started with."""
 ENDS_S = 1.0
-"""How long a program may take to end, once its input has ended and once it was told to."""
+"""How long a program may take to end, once its input has ended, and once it was asked to."""
 LONGEST_LINE = 8 << 20
 """Bytes."""
 _EDGE = 512
@@ -138,8 +138,8 @@ class Program:
         return f"The program has ended{f': {said}' if said else '.'}"
 
     async def end(self, *, at_once: bool = False) -> None:
-        """End its input, then the program with all that it started. `at_once`: it was told nothing that it might have
-        to finish."""
+        """End its input, then the program with all that it started. `at_once`: without time to finish, as nothing was
+        asked of it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:

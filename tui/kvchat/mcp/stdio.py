@@ -29,7 +29,7 @@ class _OpenRequest(Struct):
 
 
 class StdioTransport:
-    """The way to a program, which starts with the first request; one that has ended starts anew."""
+    """The way to a program, which starts with the first request; one that has ended is started again."""
 
     # It may take as long to start as it likes, so that silence says nothing: with what every program knows first.
     forms = (Form.INITIALIZED, Form.EACH_ALONE)

@@ -126,7 +126,7 @@ class StreamableHttpTransport:
         return f"{self._server.shown} answers with the status {answer.head.status}{words}"
 
     async def tell(self, message: Message) -> None:
-        if not self._version:  # nothing is told where each request stands for itself
+        if not self._version:  # no session where each request is complete in itself
             return
         try:
             async with await self._exchange("POST", message, {}) as exchange:

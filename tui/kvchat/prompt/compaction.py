@@ -189,7 +189,7 @@ def compaction(tree: Tree, head: str, summary: str, keep: int, created: float) -
     turns = turns_of(path)
     if not 0 < keep < len(turns):
         raise ValueError("a compaction keeps at least one turn and replaces at least one")
-    replaced = sum(_stands_for(turn[0]) for turn in turns[:-keep])
+    replaced = sum(_turns_in(turn[0]) for turn in turns[:-keep])
     source = f"summary of {replaced:,} earlier turn{'s' if replaced != 1 else ''}"
     first, *rest = (message for turn in turns[-keep:] for message in turn)
     parent = with_block(path[0], first, ContextBlock(SUMMARY, source, whole_characters(summary)), created)
@@ -200,7 +200,7 @@ def compaction(tree: Tree, head: str, summary: str, keep: int, created: float) -
     return Branch(tuple(nodes), parent.id)
 
 
-def _stands_for(question: Node) -> int:
-    """A turn is itself, and those that a summary in front of it stands for."""
+def _turns_in(question: Node) -> int:
+    """How many turns a question counts for: its own, and those that a summary in front of it replaces."""
     matches = (_SOURCE.fullmatch(block.source) for block in question.message.blocks if block.kind == SUMMARY)
     return 1 + sum(int(match[1].replace(",", "")) for match in matches if match)

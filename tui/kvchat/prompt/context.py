@@ -27,7 +27,7 @@ POLICY = (
 TIME = "time"
 """The `kind` of the time stamp, kvchat's own one-line block."""
 SUMMARY = "summary"
-"""The `kind` of the block that stands for earlier turns."""
+"""The `kind` of the block that replaces earlier turns."""
 MEMORY = "memory"
 """The `kind` of the blocks with what is remembered: one memory per line, each at most once on a branch."""
 FILE = "file"

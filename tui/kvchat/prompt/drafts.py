@@ -84,7 +84,8 @@ class Span(Struct, frozen=True):
     kind: str
     """`PASTE`, `FILE`, `IMAGE`, `MENTION`, or `GIVEN`: what kvchat put there, of which nothing is known."""
     block: ContextBlock | None = None
-    """What its label stands for; None: a short paste, which is there itself, a mention, or what was given."""
+    """The content that its label replaces; None: a short paste, which is in the text itself, a mention, or what was
+    given."""
 
     @property
     def is_chip(self) -> bool:
@@ -140,7 +141,7 @@ def blocks_in(spans: Spans) -> tuple[ContextBlock, ...]:
 
 
 def expanded(text: str, spans: Spans) -> str:
-    """`text` with every chip that stands for a text replaced by that."""
+    """`text` with every chip that replaces a text expanded to it."""
     for span in reversed(spans):
         if span.block is not None and span.kind != IMAGE:
             text = text[: span.start] + span.block.text + text[span.end :]

@@ -1,4 +1,4 @@
-"""Images in messages: what stands for one in the stored bytes, and how those become the bytes that go out.
+"""Images in messages: the reference to one in the stored bytes, and how those become the bytes that go out.
 
 A stored message names the SHA-256 of the URL that goes out in its place. A digest over the stored bytes so
 vouches for every byte that is sent: one URL fits, and it never changes.
@@ -50,7 +50,7 @@ def images_in(blocks: Iterable[ContextBlock]) -> list[ContextBlock]:
 
 
 def stored_part(block: ContextBlock) -> dict[str, object]:
-    """What stands for an image in a stored message."""
+    """The part of a stored message that refers to an image, by its SHA-256."""
     return {"type": "image_url", "image_url": {"url": f"sha256:{sha256_of(block)}"}}
 
 
@@ -64,7 +64,7 @@ def has_images(wires: Iterable[bytes]) -> bool:
 
 
 def without_images(wire: bytes) -> bytes:
-    """A stored message without what stands for its images."""
+    """A stored message without the parts that refer to images."""
     return _STORED.sub(b"", wire) if _BEGINS in wire else wire
 
 

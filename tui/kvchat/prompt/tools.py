@@ -155,12 +155,12 @@ def with_ids(calls: Sequence[ToolCall], taken: Iterable[str]) -> tuple[ToolCall,
 
 
 def broken_call(name: str, why: str) -> str:
-    """What the model is told of a call that could not be carried out, in front of the next question."""
+    """The note in front of the next question on a call that could not be carried out, for the model."""
     return f"Your call of {name} was not carried out: {why}. Call it again, with whole JSON, if you still need it."
 
 
 def readable(calls: Sequence[ToolCall]) -> str:
-    """Calls as text, a line each: what stands for them where they cannot be sent back."""
+    """Calls as text, a line each, for a history in which they cannot be sent back as calls."""
     return whole_characters("\n".join(f"{call.name}({call.arguments})" for call in calls))
 
 

@@ -88,7 +88,7 @@ class MessageRows:
         parent = connection.execute("SELECT state, digest FROM node WHERE id = ?", (first.parent,)).fetchone()
         if parent is not None and (parent[0] == State.STREAMING or chained(parent[1], first.wire) != first.digest):
             raise HeadMoved(StoreProblem.REPLY_DIFFERS)
-        if end is not None and tips.stands_above(connection, end, row.head):
+        if end is not None and tips.is_above(connection, end, row.head):
             raise HeadMoved(StoreProblem.GONE_ON)
 
     def _insert(self, connection: sqlite3.Connection, node: Node, conversation: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""The ledger of side requests: what kvchat asked a server besides the chat, and what that cost.
+"""The ledger of side requests: what kvchat asked a server in addition to the chat, and what that cost.
 
 Each has a row, whatever became of it; no row holds a text.
 """

@@ -369,8 +369,8 @@ class Store:
         self._db.checkpoint()
 
     def at_rest(self) -> None:
-        """What is done when nothing was written for a while: after a removal the file is written anew, without a word
-        of what was removed, a full-text index of an earlier version is brought up to date, and the log is emptied."""
+        """Tidy the file, when nothing was written for a while: after a removal rewrite it, so that nothing of what was
+        removed is left, bring a full-text index of an earlier version up to date, and empty the log."""
         self._leftovers.renew_index()
         self._leftovers.overwrite()
         self._db.checkpoint()

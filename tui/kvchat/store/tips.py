@@ -1,7 +1,7 @@
 """The ends of branches that a window still uses while the conversation's head is on another one.
 
 An act leaves the branch that its window shows. If the head was on a different branch, another window uses that one: its
-end is kept here until that window leaves it too, so that nothing said there is forgotten.
+end is kept here until that window leaves it too, so that nothing that was written there is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABOVE = """
     SELECT id FROM up"""
 
 
-def stands_above(connection: sqlite3.Connection, upper: str, lower: str | None) -> bool:
+def is_above(connection: sqlite3.Connection, upper: str, lower: str | None) -> bool:
     """Whether the branch that ends at `lower` goes through `upper`, another message."""
     return lower != upper and upper in _branch(connection, lower)
 

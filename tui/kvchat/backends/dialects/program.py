@@ -213,7 +213,7 @@ class ProgramBackend(HttpBackend):
         words = said.lower()
         for remedy in self.kind.remedies:
             if remedy.words in words:
-                return self._program_error(Trouble(remedy.trouble), remedy.told, error.status)
+                return self._program_error(Trouble(remedy.trouble), remedy.shown, error.status)
         if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
             return error.with_arguments(keys=f" {self.kind.keys}")
         return error.with_arguments(room=self.kind.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error

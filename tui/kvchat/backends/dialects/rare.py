@@ -63,7 +63,7 @@ class LiteLLMBackend(HttpBackend):
     async def _entries(self, path: str, name: str) -> dict[str, Mapping[str, object]]:
         """The entries of a list by this field; none where it cannot be had."""
         try:
-            entries = list_at(await self.told_at(path), "data")
+            entries = list_at(await self.object_at(path), "data")
         except PayloadError:
             return {}
         return {text_at(entry, name) or "": entry for entry in entries if is_object(entry)}
@@ -192,7 +192,7 @@ class LocalAIBackend(ProgramBackend):
     async def listed(self) -> Models:
         """The models: whether each is loaded, whether it chats, and the window of the chosen one."""
         models = await super().listed()
-        system, abilities = await self.told_at("/system"), await self.told_at("/v1/models/capabilities")
+        system, abilities = await self.object_at("/system"), await self.object_at("/v1/models/capabilities")
         loaded, able = system.get("loaded_models"), abilities.get("data")
         ids = {entry.get("id") for entry in loaded if is_object(entry)} if isinstance(loaded, list) else None
         silent = {entry.get("id") for entry in able if not _may_chat(entry)} if isinstance(able, list) else set()
@@ -205,7 +205,7 @@ class LocalAIBackend(ProgramBackend):
         chosen = models.chosen
         if chosen is None:
             return models
-        settings = await self.told_at("/api/models/config-json/" + quote(chosen.id, safe=""))
+        settings = await self.object_at("/api/models/config-json/" + quote(chosen.id, safe=""))
         sized = replace(chosen, context_size=count_at(settings, "context_size") or None)
         return Models(tuple(sized if model is chosen else model for model in models.all))
 

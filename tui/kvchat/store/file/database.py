@@ -197,8 +197,8 @@ class Database:
                 connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
 
     def rewrite(self) -> None:
-        """Write each page anew, without what removed rows left there. Reads go on meanwhile, writes wait. Nothing
-        happens where the database is in memory or can only be read."""
+        """Rewrite each page, without what removed rows left there. Reads go on meanwhile, writes wait. Does nothing
+        where the database is in memory or read-only. Raises StoreError."""
         if self.path is None or self.refusal is not None:
             return
         from kvchat.store.file.leftovers import rewrite

@@ -2,7 +2,7 @@
 
 `secure_delete` fills removed rows with zeros, but not all that was made of them: a full-text index keeps the words of
 removed texts until its segments are merged (FTS5 can do better from SQLite 3.42 on only), and a page whose rows moved
-to another one keeps their bytes behind its last row. VACUUM writes each page anew.
+to another one keeps their bytes behind its last row. VACUUM rewrites each page.
 
 A removal notes in its own transaction that there is something to overwrite, so that a crash before that loses nothing.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from kvchat.store.file.database import connect
 
 IN_MEMORY = 256_000_000
-"""Up to so many bytes of a file VACUUM makes its copy in memory; a larger one goes to a temporary file."""
+"""Bytes: of a file up to this size VACUUM makes its copy in memory, of a larger one in a temporary file."""
 
 
 def merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
@@ -28,8 +28,8 @@ def merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
 
 
 def rewrite(path: Path) -> None:
-    """Write each page of the database anew, in a connection of its own: about 20 ms for each megabyte. In a database
-    with a log others read meanwhile. The caller keeps others from writing. Raises sqlite3.Error."""
+    """Rewrite each page of the database, in a connection of its own: about 20 ms for each megabyte. In a database with
+    a log others read meanwhile. The caller keeps others from writing. Raises sqlite3.Error."""
     connection = connect(path)
     try:
         connection.execute("PRAGMA secure_delete = ON")

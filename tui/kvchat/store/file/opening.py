@@ -157,7 +157,7 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
     unclean = alone and log
     trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or unclean, unclean=unclean)
     if trouble is None:
-        return [quarantine.told_of_log(path, now)] if found is not None and found.lost else []
+        return [quarantine.damaged_log(path, now)] if found is not None and found.lost else []
     _refuse_unless(alone, path, trouble)
     if trouble is Damage.DRAFT:
         return [quarantine.set_aside_draft(path, now)]

@@ -59,8 +59,8 @@ def set_aside_draft(database: Path, now: float) -> str:
 
 
 def drafts(database: Path) -> list[tuple[Path, list[str]]]:
-    """The databases from before 0.2 that were set aside beside `database`: the folder of each, and the ids of the
-    conversations in it. What cannot be read is left out."""
+    """The databases from before 0.2 that were moved to the quarantine of `database`: the folder of each, and the ids of
+    the conversations in it. What cannot be read is left out."""
     found = []
     for path in sorted((database.parent / FOLDER).glob(f"*/{database.name}")):
         with suppress(OSError, sqlite3.Error), closing(connect(path, read_only=True)) as draft:
@@ -81,8 +81,8 @@ def move_log(database: Path, now: float) -> Path:
     return place
 
 
-def told_of_log(database: Path, now: float) -> str:
-    """What to say where the end of the log cannot be read."""
+def damaged_log(database: Path, now: float) -> str:
+    """A sentence for the user: the end of the log cannot be read."""
     return log_damaged(database, _offer(database, now))
 
 

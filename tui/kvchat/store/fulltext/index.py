@@ -32,8 +32,8 @@ UNSPACED = (
 Khmer, Chinese, Japanese and Korean; as in a set of a pattern."""
 _RUN = compiled_later(f"[{UNSPACED}]+")
 INVISIBLE = "\u00ad\u034f\u200b\u2060-\u2064\ufeff"
-"""Characters inside of words that nobody sees or looks for, as in a set of a pattern: soft hyphens, zero-width spaces,
-joiners. Not those that part words in Persian or join them in Indian scripts."""
+"""Characters inside of words that are not seen or searched for, as in a set of a pattern: soft hyphens, zero-width
+spaces, joiners. Not those that part words in Persian or join them in Indian scripts."""
 _INVISIBLE = compiled_later(f"\u00ad\\r?\\n[ \\t]*+|[{INVISIBLE}]")
 LINE_END = "[-\u2010\u00ad]\\r?\\n[ \\t]*+"
 """Where a line's end cuts a word, as a pattern."""

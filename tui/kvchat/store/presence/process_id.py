@@ -1,6 +1,6 @@
 """Who is writing: a process; its start time distinguishes it from a later one with the same number.
 
-An owner counts as gone only when that is certain.
+An owner counts as ended only when that is certain.
 """
 
 from __future__ import annotations
