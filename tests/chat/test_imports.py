@@ -248,7 +248,7 @@ async def test_where_somebody_went_on_while_an_import_still_ran_it_is_not_taken_
             other = node(service.store.tree(came[0].id)[last.parent or ""], Message(Role.ASSISTANT, "Or so."), 9.0)
             service.store.add(came[0], [other], lambda row: replace(row, head=other.id))
 
-    report = await service.imports.run([SAMPLES["claude"](tmp_path, 2)], told=go_on)
+    report = await service.imports.run([SAMPLES["claude"](tmp_path, 2)], on_progress=go_on)
     undone = await service.imports.undo()
     assert (report.made, undone.trashed, undone.kept) == (2, 1, 1)
     assert [one.id for one in service.conversations.all()] == gone_on

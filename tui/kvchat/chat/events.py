@@ -20,7 +20,7 @@ class ConversationChanged(Struct, frozen=True):
 
 
 class WrittenElsewhere(Struct, frozen=True):
-    """Another kvchat wrote in a conversation that is open here. `followed`: it is shown here; else it stands on another
+    """Another kvchat wrote in a conversation that is open here. `followed`: it is shown here; else it is on another
     branch (`OpenConversation.elsewhere`)."""
 
     conversation: str
@@ -61,7 +61,7 @@ class AnswerEnded(Struct, frozen=True):
 
 class QuestionRefused(Struct, frozen=True):
     """The server refused a question for the length of its prompt. It stays in the tree with its answer, but the
-    conversation stands where it stood before it. Sent after `AnswerEnded`."""
+    head is again where it was before it. Sent after `AnswerEnded`."""
 
     conversation: str
     question: str
@@ -116,11 +116,11 @@ class JobsChanged(Struct, frozen=True):
 
 
 class MemoryBegins(Struct, frozen=True):
-    """For the first time in this installation a conversation is going to be gone through for memories."""
+    """The first extraction of memories in this installation is about to begin."""
 
 
 class MemoriesNoted(Struct, frozen=True):
-    """A conversation was gone through, and something was noted or proposed."""
+    """An extraction stored memories, or proposed some."""
 
     conversation: str
     noted: tuple[str, ...]

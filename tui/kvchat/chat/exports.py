@@ -70,7 +70,7 @@ class Exports:
         self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False, overwrite: bool = False
     ) -> Path:
         """Write conversations to the file `path` and return it. In a folder that an export of this store wrote to
-        before, the files that are still as it left them are written anew."""
+        before, the files that are still as it left them are replaced. Raises TransferError."""
         sources = Exported(self._store, ids, self._open, self._speed)
 
         def work() -> Path:

@@ -1,5 +1,5 @@
-"""What all parts of the service stand on: the store and its writer, the settings, the clock, the events, and tasks of
-which nobody waits for the end.
+"""What all parts of the service use: the store and its writer, the settings, the clock, the events, and tasks in the
+background.
 """
 
 from __future__ import annotations

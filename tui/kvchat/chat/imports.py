@@ -1,7 +1,7 @@
-"""Conversations out of files: gone through off the loop, stored some at a time, taken back as one act.
+"""Conversations out of files: read off the loop, stored some at a time, taken back as one act.
 
-An import speaks to no server, and brings no work for one: what comes in counts as gone through for memories,
-unless the user asked for that. What is done when it is stopped or fails is kept, and can be taken back.
+An import speaks to no server, and brings no work for one: what comes in is never extracted for memories, unless the
+user asked for that. What is done when it is stopped or fails is kept, and can be taken back.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ EVERY_S = 0.1
 """Seconds between two looks at how far it has come, and whether it is stopped."""
 
 LOCK = "import.lock"
-"""The file beside the database by which imports take turns."""
+"""The lock file in the folder of the database: one import at a time."""
 
 PART_ITEMS = 100
-"""So many conversations that were found, stored or not, after which it is told how far it has come."""
+"""Conversations that were found, stored or not, between two reports of progress."""
 
 
 class Imports:
@@ -74,12 +74,12 @@ class Imports:
         *,
         dry_run: bool = False,
         memory: bool = False,
-        told: Callable[[ImportProgress, ImportReport], None] = lambda progress, report: None,
+        on_progress: Callable[[ImportProgress, ImportReport], None] = lambda progress, report: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> ImportReport:
         """Take in what is in files, folders and archives. `dry_run`: only find out what that would be. `memory`: have
-        the conversations gone through for memories. `told` is called after each part, `stopped` asked. Raises
-        ChatError."""
+        memories extracted from the conversations. `on_progress` is called after each part; True of `stopped` ends it.
+        Raises ChatError."""
         report = ImportReport(dry_run)
         batch = ImportBatch(new_id()[:8], self._core.timestamp())
         instructions = self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
@@ -94,7 +94,7 @@ class Imports:
                 report.stopped = True
                 arrivals.stop()
             else:
-                told(files.progress, report)
+                on_progress(files.progress, report)
             return report.stopped
 
         try:
@@ -107,7 +107,7 @@ class Imports:
                             partial(self._core.store.imports.take_in, batch, number, tuple(part))
                         )
                         number += 1
-                    told(files.progress, report)
+                    on_progress(files.progress, report)
         except StoreError as error:
             raise ChatError.of(error) from None
         finally:

@@ -1,7 +1,7 @@
 """The Markdown mirror: a file of every conversation in a folder of the user's own, where the settings name one.
 
-It is derived from the store and never read back. It is written when nobody waits, on a thread of its own, one
-conversation in memory at a time; what it cannot write is told once and holds nothing up.
+It is derived from the store and never read back. It is written in quiet moments, on a thread of its own, one
+conversation in memory at a time; a failure is shown once and holds nothing up.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from kvchat.transfer.mirror import MirrorFolder
 
 SETTLE_S = 0.5
-"""What changes within so long of another change is written with it."""
+"""Seconds: a change within this time of another one is written with it."""
 TYPING_S = 1.0
-"""So long after the last key nothing is written."""
+"""Seconds after the last key in which nothing is written."""
 SLICE_S = 0.03
-"""So long the thread works before it rests for as long."""
+"""Seconds that the thread works before it rests for as long."""
 MOST_AT_END = 20
 """Conversations that are written when kvchat ends; the next start writes what is left."""
 
@@ -55,7 +55,7 @@ class Mirror(ConversationObserver):
         """What was changed here since the files were brought up to date."""
         self._typed = 0.0
         self._told = False
-        """Whether it was told that the files cannot be written."""
+        """Whether it was shown that the files cannot be written."""
         if not core.incognito:
             core.events.subscribe(self._heard)
             core.conversations.observers.append(self)
@@ -110,7 +110,7 @@ class Mirror(ConversationObserver):
             await asyncio.sleep(SETTLE_S)
 
     async def _rest(self) -> None:
-        """Return when no answer runs here and nobody types."""
+        """Return when no answer runs here and the user does not type."""
         while True:
             if running := self._core.conversations.streaming():
                 await self._core.conversations.wait(next(iter(running)))
@@ -156,7 +156,7 @@ class Mirror(ConversationObserver):
         return True
 
     async def _attempt(self, work: Callable[[], T]) -> T | None:
-        """What `work` gives, on the thread; None where it failed, which is told once until it goes well again."""
+        """What `work` gives, on the thread; None where it failed, which is shown once until it succeeds again."""
         from kvchat.transfer.formats import TransferError
 
         try:

@@ -170,7 +170,7 @@ class ChatService:
         self.core.servers.links.take_settings()
         self._build_wanted()
         if before.memory.enabled != self.settings.memory.enabled:
-            self.extraction.begin()  # what is said while it is off is never gone through
+            self.extraction.begin()  # of what is written while it is off nothing is ever extracted
         if before.export != self.settings.export and self._has_mirror:
             self._begin_mirror()
             self.mirror.look_again()
@@ -437,8 +437,8 @@ class ChatService:
             stopped.append(self.compactor.stop_all())
         await asyncio.gather(*stopped)
 
-    async def _rest(self) -> None:
-        """End what is done beside the conversations, and wait until what the last answers left is known."""
+    async def _stop_background(self) -> None:
+        """End the work in the background, and wait until the state that the last answers left on servers is known."""
         tasks = self.warm_up.rest() | self.saver.rest() | (self.kept.rest() if "kept" in vars(self) else set())
         await self.servers.rest()
         if tasks:
@@ -453,12 +453,13 @@ class ChatService:
 
     async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
-        written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
+        written to the folder of the store, or to the first of the folders `rescue` that takes it; without any it is
+        lost."""
         for end in (
             self.drafts.aclose,
             self.stop_all,
             self.jobs.aclose,
-            self._rest,
+            self._stop_background,
             self.core.end_tools,
             self._end_readers,
             self.tracker.note_states,

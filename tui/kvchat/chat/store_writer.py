@@ -1,8 +1,8 @@
 """Writing to the store without blocking the loop and without losing a message when the disk refuses.
 
 Writes happen in the order they were asked for, each in one transaction on one thread. A write that
-fails waits in the backlog, in memory, and is tried again with the same ids until it succeeds; one that another kvchat
-stands against is refused at once.
+fails waits in the backlog, in memory, and is tried again with the same ids until it succeeds; one that conflicts
+with another kvchat's is refused at once.
 """
 
 from __future__ import annotations

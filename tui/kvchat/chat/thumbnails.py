@@ -1,6 +1,6 @@
 """The images of conversations as small as a terminal shows them.
 
-They are made in a process of their own, whatever came in from a file, and beside the loop.
+They are made in a process of their own, since the images came from foreign files; the loop does not wait.
 """
 
 from __future__ import annotations

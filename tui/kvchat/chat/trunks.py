@@ -1,6 +1,6 @@
 """Trunks: beginnings that are prefilled once and shared by all conversations that begin with them.
 
-A trunk is prefilled in the lane while nobody else wants the server, in parts whose state is saved one by one
+A trunk is prefilled in the lane while nothing else wants the server, in parts whose state is saved one by one
 where states can be saved: what is interrupted goes on from the last part, after a restart too.
 """
 
@@ -87,13 +87,13 @@ class Trunks:
         self,
         name: str,
         paths: Sequence[str],
-        told: Callable[[str], None] = lambda path: None,
+        report: Callable[[str], None] = lambda path: None,
     ) -> tuple[Trunk, Gathered]:
-        """Make a trunk of files and folders, which takes the place of one of this name. `told` is called with each
-        file, from a thread. Raises ChatError."""
+        """Make a trunk of files and folders, which takes the place of one of this name. `report` is called with the
+        path of each file, from a thread. Raises ChatError."""
         link, settings = self._link, self._core.settings
         await self._core.servers.reach()
-        found = await _read(lambda: gathered(paths, IndexingOptions.of(settings.documents), told))
+        found = await _read(lambda: gathered(paths, IndexingOptions.of(settings.documents), report))
         blocks = await self._special_tokens.plain_at(link, "", found.files)
         trunk = await _read(lambda: made(name, blocks, self._core.timestamp()))
         await self._must_fit(link, trunk)

@@ -76,7 +76,7 @@ async def _import(session: Session, service: ChatService) -> int:
                 args.files,
                 dry_run=args.dry_run,
                 memory=args.memory,
-                told=lambda progress, report: line.show(
+                on_progress=lambda progress, report: line.show(
                     words.progress(
                         progress.done, progress.total, report.taken + report.unchanged, Path(progress.path).name
                     )

@@ -168,7 +168,7 @@ async def _no_chat(repo: str, path: str, octets: int) -> EngineProblem | None:
         return None
 
 
-async def fetch(model: HubModel, told: Callable[[Fetching], None]) -> Path:
+async def fetch(model: HubModel, report: Callable[[Fetching], None]) -> Path:
     """Fetch a model, going on where an earlier attempt ended; the path of its first file. Cancelled, it ends at once
     and keeps what came. Raises HubError."""
     began, first, path = time.monotonic(), -1, ""
@@ -181,7 +181,7 @@ async def fetch(model: HubModel, told: Callable[[Fetching], None]) -> Path:
         first = line["done"] if first < 0 else first
         passed = time.monotonic() - began
         speed = (line["done"] - first) / passed if passed > 1 else 0.0
-        told(Fetching(line["done"], line["total"], speed, "checking" in line))
+        report(Fetching(line["done"], line["total"], speed, "checking" in line))
 
     await _ask({"repo": model.name.repo, "cache": str(model.folder), "wanted": model.files}, heard)
     return Path(path)
@@ -244,10 +244,10 @@ async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], 
     assert child.stdout is not None
     try:
         async for line in child.stdout:
-            told = json.loads(line)
-            if "problem" in told:
-                raise _error(told, request)
-            heard(told)
+            message = json.loads(line)
+            if "problem" in message:
+                raise _error(message, request)
+            heard(message)
         if code := await child.wait():
             raise HubError(HubProblem.ENDED, exit=exit_in_words(code))
     finally:
@@ -257,8 +257,8 @@ async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], 
             await child.wait()
 
 
-def _error(told: Mapping[str, Any], request: Mapping[str, Any]) -> HubError:
-    sizes = {amount: size(told.get(amount)) for amount in ("needed", "free")}
-    reason = one_line(str(told.get("reason")), 160).rstrip(".")
+def _error(report: Mapping[str, Any], request: Mapping[str, Any]) -> HubError:
+    sizes = {amount: size(report.get(amount)) for amount in ("needed", "free")}
+    reason = one_line(str(report.get("reason")), 160).rstrip(".")
     known = {"repo": request["repo"], "folder": request.get("cache"), "address": hub_address()}
-    return HubError(HubProblem[told["problem"]], **{**told, **known, **sizes, "reason": reason})
+    return HubError(HubProblem[report["problem"]], **{**report, **known, **sizes, "reason": reason})

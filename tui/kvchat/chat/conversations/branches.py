@@ -28,7 +28,7 @@ from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import model_name
 
 FORK = "↳ "
-"""In front of a fork's title, so that it is told apart in a narrow list."""
+"""In front of a fork's title, so that it shows in a narrow list."""
 
 
 class Branches:
@@ -125,7 +125,7 @@ class Branches:
         self._went(conversation)
 
     def _went(self, conversation: OpenConversation) -> None:
-        """The conversation stands on another branch: warm that up while it is looked at."""
+        """Another branch is in use: warm it up while the conversation is looked at."""
         if self._core.conversations.looked_at == conversation.id:
             self._warm_up.soon(conversation.id)
 

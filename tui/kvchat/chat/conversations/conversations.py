@@ -1,6 +1,6 @@
 """Conversations: the list, the open ones, and what is done with a whole conversation.
 
-An open conversation is loaded once and shared by all who hold it; of those that nobody holds, the ones used
+An open conversation is loaded once and shared by all who hold it; of those that are not held, the ones used
 last stay loaded. Every change to its row goes through `change`. Nothing here speaks to a server.
 """
 
@@ -28,7 +28,7 @@ from kvchat.store import Change, StoreError
 from kvchat.text.problems import ChatProblem
 
 KEPT = 16
-"""So many stay loaded that nobody looks at."""
+"""Conversations that stay loaded though they are not in use."""
 
 
 class OpenConversations(WeakValueDictionary[str, OpenConversation]):
@@ -244,8 +244,7 @@ class Conversations:
         await self.update(self.load(id), title=title[:200])
 
     async def tag(self, id: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
-        """Put tags on a conversation and take others off. An empty one has none: nobody would find it by them. Raises
-        ChatError."""
+        """Put tags on a conversation and take others off. Raises ChatError, for an empty one too: it is in no list."""
         conversation, add, remove = self.load(id), tuple(add), tuple(remove)
         if conversation.record.turns == 0:
             raise ChatError(ChatProblem.EMPTY)
@@ -312,7 +311,7 @@ class Conversations:
         if head is Head.AWAITED:
             await self.shared.settled(conversation, act)
         elif head is Head.SETTLED:
-            self.shared.refuse_beside_a_reply(conversation)
+            self.shared.refuse_while_answered(conversation)
         return self.free(id)
 
     async def stop(self, id: str) -> None:
@@ -330,7 +329,7 @@ class Conversations:
     def remember_head(self, conversation: OpenConversation) -> None:
         """An act leaves the branch that is shown: it can be undone."""
         heads = self._undo.setdefault(conversation.id, [])
-        if heads[-1:] != [conversation.record.head]:  # an act that is begun anew leaves one branch
+        if heads[-1:] != [conversation.record.head]:  # an act that begins again leaves one branch
             heads.append(conversation.record.head)
 
     def forget_head(self, id: str, head: str) -> None:

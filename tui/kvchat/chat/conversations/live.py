@@ -36,7 +36,7 @@ class LiveAnswer(Struct):
     """The call of a tool that is being written, as far as it is there."""
     progress: PromptProgress | None = None
     progress_at: float = 0.0
-    """When the server told of it, monotonic seconds."""
+    """When the server reported it, monotonic seconds."""
     ahead: PromptProgress | None = None
     """How far the warm-up of this very question came that it waited for; `total` is the question's."""
     reported: Reported = field(default_factory=Reported)
@@ -97,7 +97,7 @@ class OpenConversation(Struct, weakref=True):
     stamped: datetime | None = None
     """The time of the stamp that was prefilled for the next question; it is used while it is not too old."""
     mark: tuple[int, int] | None = None
-    """What `Store.mark` said of the tree; None: it must be loaded anew."""
+    """`Store.mark` of the tree when it was loaded; None: it must be loaded again."""
     elsewhere: str | None = None
     """The head as it is stored, where another window moved it and this one stays on its own branch."""
     findings: dict[str, Finding] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Beginning conversations.
+"""New conversations.
 
-An empty conversation that nobody has written in is used again.
+An empty conversation without a draft is used again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NewConversations:
     ) -> OpenConversation:
         """A new conversation, looked at. `trunk`: the system message of a trunk, which it shares with others to the
         byte. `tools`: names of tools and groups; None: those of the persona, the server or the settings. `reuse`: an
-        empty one that nobody has written in is used again. Raises ChatError."""
+        empty one without a draft is used again. Raises ChatError."""
         if instructions is None:
             own = persona.system_prompt if persona is not None else ""
             instructions = own or self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
@@ -90,8 +90,8 @@ class NewConversations:
         return named_tools(self._core, had)
 
     def server_of(self, persona: Persona | None) -> str:
-        """The name of the server that a conversation begins with: the persona's, but where this run was given one.
-        Raises ChatError."""
+        """The name of the server that a conversation begins with: the one this run was given, else the persona's, else
+        that of new conversations. Raises ChatError."""
         if persona is None or not persona.profile or self._core.servers.is_given:
             return self._core.servers.first()
         profiles = self._core.settings.profiles

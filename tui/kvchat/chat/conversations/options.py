@@ -27,18 +27,18 @@ class ThinkingChange(Struct, frozen=True):
     options: Mapping[str, object]
     """The template's options with it."""
     facts: TemplateFacts | None
-    """What the model's template does; None: that cannot be told."""
+    """What the model's template does; None: unknown."""
 
     @property
     def is_known(self) -> bool | None:
-        """Whether the model has such a switch; None: that cannot be told."""
+        """Whether the model has such a switch; None: unknown."""
         if self.facts is None:
             return None
         return self.facts.takes_effort if self.word in EFFORTS else self.facts.switches_thinking
 
     @property
     def lacks(self) -> str:
-        """What the model lacks for it, in a sentence; empty: nothing, or nobody knows."""
+        """What the model lacks for it, in a sentence; empty: nothing, or unknown."""
         if self.is_known is not False or self.word == "auto" or self.facts is None:
             return ""
         return no_thinking(
@@ -62,8 +62,8 @@ class Options:
         await self._core.conversations.update(conversation, template_options=dict(options))
 
     async def thinking(self, id: str, word: str = "") -> ThinkingChange:
-        """What on, off, auto or an effort would change; without a word the next of the first three. Raises ChatError
-        for another word."""
+        """What `on`, `off`, `auto` or an effort would change; an empty `word` is the next of the first three. Raises
+        ChatError for another word."""
         before = self._core.conversations.load(id).record.template_options
         word = word.strip().lower() or _NEXT.get(before.get("enable_thinking"), "auto")
         if word not in THINKING:

@@ -1,5 +1,5 @@
 """Conversations that other kvchats write too: each act is written by its fields, what others did is taken over, and a
-reply that streams elsewhere is nobody's history.
+reply that streams elsewhere is in no history before it is whole.
 
 An open conversation changes under no act. It follows where another window went on from the very message that
 it shows; where that one went elsewhere, it stays on its own branch and says so.
@@ -236,7 +236,7 @@ class SharedConversations:
             self._written(conversation, row, change)
 
     async def drop(self, conversation: OpenConversation, answer: str) -> None:
-        """Remove an answer without a word."""
+        """Remove an answer of which no text came."""
         with self.held(conversation):
             conversation.tree.drop(answer)
             await self._writer.write(lambda: self._store.drop(answer))
@@ -291,7 +291,7 @@ class SharedConversations:
         for act in self._under_way:
             act.given_up.set()
 
-    def refuse_beside_a_reply(self, conversation: OpenConversation) -> None:
+    def refuse_while_answered(self, conversation: OpenConversation) -> None:
         """Raises AnsweredElsewhere while another kvchat's reply streams at the end of the branch."""
         if self.reply_elsewhere(conversation) is not None:
             raise AnsweredElsewhere(ChatProblem.ANSWERED_ELSEWHERE)

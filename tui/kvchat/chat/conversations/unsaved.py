@@ -65,12 +65,13 @@ class Unsaved:
         return await asyncio.to_thread(self._missing, held) if held else []
 
     async def write(self, path: Path) -> Path:
-        """Write them to the new file `path`, which nobody else may read, and return it. Raises TransferError."""
+        """Write them to the new file `path`, which only the user may read, and return it. Raises TransferError."""
         held = self._held()
         return await asyncio.to_thread(lambda: _written(path, self._missing(held)))
 
     def rescue(self, folders: Iterable[Path], now: datetime) -> Rescued | None:
-        """Write them beside the store, or to the first of the folders that takes them; None when all is saved."""
+        """Write them to the folder of the store, or to the first of `folders` that takes them; None when all is
+        saved."""
         found, reason = self._missing(self._held()), ""
         if not found:
             return None

@@ -38,7 +38,7 @@ class Question(Struct, frozen=True):
     again: Node | None = None
     """The question that it asks differently: what went with that goes with it, as far as the text keeps it."""
     is_warm_up: bool = False
-    """It is still being written: only what stands in front of it whatever it will be."""
+    """It is still being written: only the blocks that precede it, whatever it will be."""
 
     @property
     def draft(self) -> Draft:

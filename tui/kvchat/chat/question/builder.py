@@ -1,7 +1,7 @@
 """Building a question: what the user asks becomes the frozen user message.
 
-The same question after the same branch becomes the same bytes, whether it is sent, asked anew, prefilled ahead or only
-priced. A server that does not tell its special tokens holds up nothing.
+The same question after the same branch becomes the same bytes, whether it is sent, asked again, prefilled ahead or only
+priced. A server that does not list its special tokens holds up nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class QuestionBuilder:
 
     async def begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
-        the last: how many there are depends on what follows. Nothing of it where an image stands in front."""
+        the last, since how many there are depends on what follows. Empty where an image is the first."""
         path, attached = conversation.path(), self._warm_up[1] if self._warm_up[0] == conversation.id else ()
         question = Question("", attached, passages=(), files=(), is_warm_up=True)
         if images_in(attached):

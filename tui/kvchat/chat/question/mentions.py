@@ -105,7 +105,7 @@ def _is_secret(path: Path, block: ContextBlock) -> bool:
 
 
 def _real(path: str | Path) -> Path | None:
-    """Where a path really leads. None: that cannot be told, as for the working folder when it was deleted."""
+    """Where a path really leads. None: unknown, as for the working folder when it was deleted."""
     try:
         return Path(os.path.realpath(path))
     except OSError:
@@ -113,8 +113,8 @@ def _real(path: str | Path) -> Path | None:
 
 
 def _is_within(path: Path, folder: Path) -> bool:
-    """Whether a file belongs to a folder. Where that is the home folder, or one above it, nobody works on all that is
-    in it: what is hidden there, such as keys, does not belong to it, nor what is beside the home folder."""
+    """Whether a file belongs to a folder. Of the home folder, or one above it, neither hidden files such as keys are
+    part, nor what is outside the home folder."""
     if not path.is_relative_to(folder):
         return False
     try:

@@ -1,4 +1,4 @@
-"""How long a prompt is, told before it is sent: estimated, and counted where that is close to the window.
+"""How long a prompt is, before it is sent: estimated, and counted where that is close to the window.
 
 A question that does not fit is not sent before the user agreed. The server's own count decides; where it
 does not count, or not in time, the estimate does.
@@ -61,7 +61,7 @@ class PromptSizes:
         return self.estimated(conversation, path)
 
     async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
-        """Nothing, where the prompt of `path` fits or it cannot be told. Raises TooLongError."""
+        """Raises TooLongError where the prompt of `path` does not fit. One whose size is unknown passes."""
         info = self._core.servers.link(conversation.id).info
         turn = self._core.branch_requests.after(conversation, path)
         window = info.window(turn.model) if info is not None else None

@@ -1,6 +1,6 @@
 """Documents in a turn: what a question mentions or searches, put in front of it and frozen with it.
 
-What was shown is what is sent, and nothing that stands on the branch is sent again. A document is data: it
+What was shown is what is sent, and nothing that is on the branch is sent again. A document is data: it
 goes into the question's context, fenced and numbered, never into the system message.
 
 In the order in which they are called:
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from kvchat.store.images import Image
 
 UNKNOWN_WINDOW = 4096
-"""Tokens of a window whose size no server has told."""
+"""Tokens of a window whose size no server has reported."""
 SEARCH_S, READ_S = 5.0, 30.0
 """How long a question waits for its passages, and for the files it mentions."""
 
@@ -284,7 +284,7 @@ class Retrieval:
         return await self._documents.look_up(find)
 
     async def attach(self, id: str, path: str) -> ContextBlock:
-        """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
+        """A file as a block, captured now; of one that is on the branch already, what has changed in it. Raises
         ChatError."""
         conversation = self._core.conversations.load(id)
         most = (

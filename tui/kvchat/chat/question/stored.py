@@ -18,8 +18,8 @@ from kvchat.prompt.wire import whole_characters
 
 
 def waiting(question: Question) -> Question:
-    """The question without what was found for it so far: that is found anew when it is sent, with the user's picks.
-    None of what was found stays none."""
+    """The question without what was found for it so far: that is searched again when it is sent, with the user's
+    picks. Where the user picked nothing, nothing is searched."""
     return replace(question, passages=() if question.passages == () else None, files=None)
 
 

@@ -253,7 +253,8 @@ class ServerChooser:
         return report(found)
 
     def meant(self, id: str, name: str) -> ModelChoice:
-        """What a name stands for that was written for the model of a conversation. Raises ChatError."""
+        """What the user means by a name for a conversation's model: a server, a file, a model of its server, or one to
+        fetch. Raises ChatError."""
         info = self._core.servers.link(id).info
         if name in self._core.settings.profiles:
             return "server", name, ""
@@ -277,7 +278,7 @@ class ServerChooser:
             raise ChatError.of(error) from None
 
     async def to_fetch(self, name: str) -> HubModel:
-        """What a name stands for at Hugging Face, which is asked for it. Raises ChatError."""
+        """The model of this name at Hugging Face, which is asked for it. Raises ChatError."""
         from kvchat.backends.engine import hub
 
         wanted = hub.hub_name(name)
@@ -287,12 +288,12 @@ class ServerChooser:
         except hub.HubError as error:
             raise ChatError.of(error) from None
 
-    async def fetched(self, model: HubModel, told: Callable[[Fetching], None]) -> Path:
-        """Fetch a model, which `told` hears of; the path of its file. Raises ChatError."""
+    async def fetched(self, model: HubModel, report: Callable[[Fetching], None]) -> Path:
+        """Fetch a model, with its progress to `report`; the path of its file. Raises ChatError."""
         from kvchat.backends.engine import hub
 
         try:
-            return await hub.fetch(model, told)
+            return await hub.fetch(model, report)
         except hub.HubError as error:
             raise ChatError.of(error) from None
 

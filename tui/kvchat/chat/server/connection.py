@@ -176,7 +176,7 @@ class Connector:
         return True
 
     async def restart(self) -> Backend:
-        """Let go of the server and connect anew."""
+        """Let go of the server and connect again. Raises BackendError."""
         await self.let_go()
         return await self.ready()
 
@@ -186,7 +186,7 @@ class Connector:
             self._say(Idle())
 
     def lost(self, sentence: str, *, refuses: bool = False) -> None:
-        """A request found nobody there: say so, and look now and then until the server is back."""
+        """A request found no server: show it, and look now and then until the server is back."""
         if self._backend is not None and not self.runs_engine and isinstance(self.connection, Ready):
             self._watch_for(self._backend.info.base_url)
             self._say(Lost(sentence, refuses))
@@ -212,7 +212,7 @@ class Connector:
                 released.cancel()
 
     def release(self) -> None:
-        """Whoever waits for the server looks anew what there is to do."""
+        """End the wait of all that wait in `back`."""
         self._released.set()
         self._released = asyncio.Event()
 

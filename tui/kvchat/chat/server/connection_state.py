@@ -1,4 +1,4 @@
-"""How things stand with a server: a value for each state, with what is known in it."""
+"""The states of the connection to a server: a value for each, with what is known in it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Ready(Connection, frozen=True):
 
 
 class Lost(Connection, frozen=True):
-    """A request found nobody there any more."""
+    """A request found no server at its address any more."""
 
     phase = "lost"
     refuses: bool = False

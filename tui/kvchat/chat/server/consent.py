@@ -31,7 +31,7 @@ class Consent:
         self._named: str | None = None
 
     def take_named(self, base_url: str) -> None:
-        """Where nobody is asked: the user means the server that they named for this run, at this address (empty: none),
+        """For a run that cannot ask: take as agreed the server that was named for it, at this address (empty: none),
         and the one that a conversation was answered on last; any other is agreed to in the app."""
         self._named = normal(base_url)
 

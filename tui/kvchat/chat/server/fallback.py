@@ -19,7 +19,7 @@ ASK_S = 3.0
 
 
 class ServerFallback:
-    """Finds another server, and remembers for this run which one stands in for which."""
+    """Finds another server, and remembers for this run which one replaces which."""
 
     def __init__(self, links: Links, known: Callable[[], Iterable[str]], trusts: Callable[[Link], bool]) -> None:
         """`known`: the names of the servers that the user knows, the best first. `trusts`: whether a conversation may
@@ -33,7 +33,7 @@ class ServerFallback:
         """The server for which another one is looked for right now."""
 
     def instead_of(self, name: str) -> str:
-        """The server that stands in for the one of this name; itself where none does, or it is back."""
+        """The name of the server that replaces the one of this name; itself where none does, or it is back."""
         seen = set[Link]()
         while (link := self._links.at(name)) in self._chosen and link not in seen:
             if link.connector.connection.phase == "ready":
@@ -43,7 +43,7 @@ class ServerFallback:
         return name
 
     def use(self, name: str, off: Link) -> None:
-        """From now on `name` stands in for `off`."""
+        """Replace `off` by `name` from now on."""
         self._chosen[off] = name
 
     async def find(self, off: Link) -> str | None:

@@ -32,7 +32,7 @@ class Lane:
         self._waiting: set[asyncio.Future[None]] = set()
         self._quiet_since = 0.0
 
-    def stands_at(self, address: str, seats: ServerLocks) -> None:
+    def serves(self, address: str, seats: ServerLocks) -> None:
         """The server is at this address: its seat is the one that other kvchats know it by."""
         if address != self._address:
             if self.seat is not None:

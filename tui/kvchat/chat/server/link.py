@@ -81,7 +81,7 @@ class Link(Struct, eq=False):
         if not address:
             return self.own_lane
         lane = self.lanes.setdefault(address, self.own_lane)
-        lane.stands_at(address, self.seats)
+        lane.serves(address, self.seats)
         return lane
 
     def changed(self) -> None:
@@ -151,7 +151,7 @@ class Links:
         """The lane of the server at this address, whatever it is used for."""
         address = normal(base_url)
         lane = self._lanes.setdefault(address, Lane())
-        lane.stands_at(address, self._seats)
+        lane.serves(address, self._seats)
         return lane
 
     def of(self, backend: Backend) -> Link:
@@ -261,7 +261,7 @@ def normal(base_url: str) -> str:
 
 
 def is_on_this_machine(base_url: str) -> bool:
-    """Whether an address leads to this machine in so many words, whatever a name server says."""
+    """Whether an address is one of this machine as it is written, whatever a name server says."""
     from kvchat.backends.http.endpoint import BadAddressError, classify, is_loopback_name, literal, parse_base_url
 
     try:

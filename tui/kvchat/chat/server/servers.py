@@ -9,7 +9,7 @@ In the order in which they are called:
 2. `opened`, `connect`: a conversation is looked at, its server is connected to (`link.Link`).
 3. `reach`: before a request; `must_take` refuses what the server cannot take, `backend` gives the way to it.
 4. `keep`: an answer came: the conversation stays with this server and model. `move`: the user chose another one.
-5. `is_gone`, `other`: nobody answered, and who else could.
+5. `is_gone`, `other`: the server did not answer, and which other one could.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ machine and answered by."""
 
 
 class ServerObserver(Protocol):
-    """Told of the servers in use."""
+    """Called when a server in use changes."""
 
     def link_changed(self, link: Link) -> None:
         """A server was identified, lost, or is another one."""
@@ -88,7 +88,7 @@ class Servers(ConversationObserver):
         self._last: str | None = None
         """The server used last, when it was first asked for; None: not yet."""
         self._looking: asyncio.Task[None] | None = None
-        """Looks for a server to stand in for one that is off."""
+        """Looks for a server to replace one that is off."""
         conversations.observers.append(self)
 
     # -- of a conversation ----------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Servers(ConversationObserver):
 
     @property
     def connection(self) -> Connection:
-        """How it stands with the server of the conversation that is looked at."""
+        """The connection state of the shown conversation's server."""
         link = self.link()
         if link is self.fallback.off:
             return Connecting(Reaching.OFF.format(server=place_words(self.name)))
@@ -234,7 +234,7 @@ class Servers(ConversationObserver):
             pass
 
     async def meet(self, id: str = "") -> None:
-        """`connect` ahead of a question: not to a server elsewhere that nobody has agreed to."""
+        """`connect` ahead of a question: not to a server elsewhere that the user has not agreed to."""
         link = self.link(id)
         if self.may_meet(id):
             await self.connect(id)
@@ -310,7 +310,7 @@ class Servers(ConversationObserver):
         return info.takes_images(model) if told == "auto" else told == "yes"
 
     async def restart(self) -> None:
-        """Connect anew; the embedded engine is started again."""
+        """Connect again; the embedded engine is started again. Raises BackendError."""
         link = self.link()
         await link.lane.stop_spare()
         try:
@@ -319,8 +319,9 @@ class Servers(ConversationObserver):
             pass
 
     async def is_gone(self, link: Link, error: BackendError, *, was_sent: bool = True) -> bool:
-        """Whether a request failed because nobody was there, so that it is to be sent when the server is back. Behind a
-        proxy a server may have begun, but where that says 503; unless the request was not sent yet (`was_sent`)."""
+        """Whether a request failed because its server was gone, so that it is to be sent when the server is back.
+        Behind a proxy (502, 504) a server may have begun, so that counts only before the request was sent
+        (`was_sent`)."""
         if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD) or error.is_behind_proxy:
             link.connector.lost(error.sentence, refuses=error.trouble is Trouble.UNREACHABLE)
         elif error.trouble is Trouble.CUT:
@@ -423,8 +424,8 @@ class Servers(ConversationObserver):
 
     @property
     def last_off(self) -> str:
-        """The name of the server used last, while it is off and the conversation that is looked at would begin there,
-        for none stands in; empty: it is otherwise."""
+        """The name of the server used last, while it is off, the shown conversation would begin there, and no other one
+        replaces it; else empty."""
         link, id = self.link(), self._conversations.looked_at
         connection = link.connector.connection
         is_off = connection.phase == "failed" and connection.is_awaited and self._looking is None
@@ -454,7 +455,7 @@ class Servers(ConversationObserver):
         self._ground.events.tell(ServerChanged())
 
     def look_no_more(self) -> None:
-        """End the look for a server that stands in for another."""
+        """End the look for a server that replaces another."""
         if self._looking is not None:
             self._looking.cancel()
 

@@ -33,11 +33,11 @@ class ToolConsent:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self.can_ask = False
-        """Whether somebody is there to be asked: else only what was allowed before is done."""
+        """Whether a user is there to be asked: else only what was allowed before is done."""
         self.waiting: dict[str, ToolQuestion] = {}
         """By conversation."""
         self.refused: list[Permission] = []
-        """What was not done in this run because nobody could be asked."""
+        """What was not done in this run because no user could be asked."""
         self._answers: dict[str, asyncio.Future[Decision]] = {}
         self._given: set[str] = set()
         """Permissions for this run."""

@@ -41,16 +41,16 @@ class UnusableTool(Struct, frozen=True):
 
 
 def group_name(name: str) -> str:
-    """The name that stands for a server in kvchat: letters that servers of models take, none of kvchat's own, and no
-    `__`, which stands behind it in the names of its tools."""
+    """The name of an MCP server in kvchat: characters that model servers take in names, none of kvchat's own groups,
+    and no `__`, which follows it in the names of its tools."""
     given = name.strip().lower()
     plain = _within(24, given, re.sub(r"[^a-z0-9-]+", "_", given).strip("_") or "mcp")
     return f"mcp_{plain}" if own_tools(plain) or plain in ("none", "forget") else plain
 
 
 def _within(most: int, name: str, plain: str) -> str:
-    """`plain`, which stands for a name; where it is another one, or longer than `most`, it ends with a digest of the
-    name, so that two stay two."""
+    """`plain`, made of `name`; where the two differ, or it is longer than `most` characters, it ends with a digest of
+    the name, so that two names stay two."""
     if plain == name and len(plain) <= most:
         return plain
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:4]

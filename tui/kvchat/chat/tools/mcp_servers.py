@@ -88,7 +88,8 @@ class McpServers:
             raise ChatError(ChatProblem.TOOL_SERVERS, why=str(error)) from None
 
     def known(self) -> dict[str, McpServer]:
-        """Those that are not switched off, to choose from: a file that cannot be read is told, and has none."""
+        """Those that are not switched off, by name, to choose from: none of a file that cannot be read, which is
+        shown."""
         try:
             return {name: one for name, one in self.configured().items() if not one.is_off}
         except ChatError as error:
@@ -108,7 +109,7 @@ class McpServers:
         return tools if name.strip().lower() == group else [one for one in tools if one.name == name.strip()]
 
     def group_of(self, name: str) -> str | None:
-        """The server that a name stands for, or belongs to."""
+        """The name of the server that is called `name`, or that has the tool of this name; None: there is none."""
         if own_tools(name):
             return None
         given = name.strip().lower()
@@ -273,8 +274,8 @@ class McpServers:
         return None
 
     async def call(self, conversation: OpenConversation, tool: McpTool, given: Mapping[str, Any]) -> Any:
-        """The result of a call, as JSON has it. What the server tells of its progress is shown, and has it waited for
-        anew. Raises McpError; TimeoutError after `seconds` without."""
+        """The result of a call, as JSON has it. The progress that the server reports is shown, and begins the wait
+        again. Raises McpError; TimeoutError after `seconds` without progress."""
         client = self._client(tool.group, tool.server)
         await self._begin(client)
         loop, seconds = asyncio.get_running_loop(), self.seconds(tool.server)

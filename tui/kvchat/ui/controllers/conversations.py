@@ -397,7 +397,8 @@ class ConversationController:
 
         report = await self.workspace.ask(
             ImportScreen(
-                lambda path, told, stopped: self._service.imports.run([path], told=told, stopped=stopped), path
+                lambda path, report, stopped: self._service.imports.run([path], on_progress=report, stopped=stopped),
+                path,
             )
         )
         if report is not None and report.batch:
