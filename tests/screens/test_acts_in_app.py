@@ -282,7 +282,7 @@ async def test_renaming_shows_in_the_list(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
         await app.press("f12")
-        await app.opens("RenameScreen")
+        await app.opens("AskScreen")
         await app.type("The lighthouse log")
         await app.press("enter")
         await app.until(lambda: "The lighthouse log" in app.text)

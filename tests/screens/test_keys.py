@@ -28,7 +28,7 @@ CASES: dict[str, Case] = {}
 MODALS = {
     "list": "ConversationPicker",
     "search": "SearchScreen",
-    "rename": "RenameScreen",
+    "rename": "AskScreen",
     "export": "ExportScreen",
     "tree": "BranchTreeScreen",
     "parameters": "ParametersScreen",
@@ -47,7 +47,7 @@ MODALS = {
     "forget": "ManagerScreen",
     "attach": "AttachScreen",
     "documents": "ManagerScreen",
-    "tag": "TagsScreen",
+    "tag": "AskScreen",
     "queue": "QueueScreen",
     "import": "ImportScreen",
     "settings": "SettingsScreen",
@@ -704,7 +704,7 @@ async def _(app: Driven, do: Do) -> None:
     await app.focus_sidebar()
     await app.press("down")
     await do()
-    await app.opens("RenameScreen")
+    await app.opens("AskScreen")
     await app.type("elder")
     await app.press("enter")
     await app.until(lambda: "elder" in {c.title for c in app.service.conversations.all()})
@@ -806,7 +806,7 @@ async def test_the_palette_over_a_dialog_leaves_that_unanswered(drive: Drive) ->
     async with drive() as app:
         await app.begin("one")
         await app.press("f12")
-        await app.opens("RenameScreen")
+        await app.opens("AskScreen")
         await app.run("export")
         await app.opens("ExportScreen")
         await app.press("escape")

@@ -92,7 +92,7 @@ async def test_the_dialog_of_tags_leaves_alone_what_another_window_tagged(app: D
     await app.command("/tag home paris")
     await app.until(lambda: tags(app, "bees") == ("home", "paris"))
     await app.command("/tag")
-    await app.opens("TagsScreen")
+    await app.opens("AskScreen")
     store = app.service.store
     store.change(store.conversation(app.conversation.id), lambda row: _with(row, "other"))
     await app.press("ctrl+u")
@@ -119,7 +119,7 @@ async def test_an_empty_conversation_is_not_tagged(app: Driven) -> None:
 async def test_conversations_are_named_and_deleted_without_leaving_the_list(app: Driven) -> None:
     await in_list(app)
     await app.press("down", "f12")
-    await app.opens("RenameScreen")
+    await app.opens("AskScreen")
     await app.type("clouds")
     await app.press("enter")
     await app.opens("ConversationPicker")
@@ -155,7 +155,7 @@ async def test_the_menu_of_the_list_does_the_rest(app: Driven) -> None:
     await app.opens("ConfirmScreen")
     assert "No longer a favourite" in app.text and "Back into the list" in app.text
     await app.press("t")
-    await app.opens("TagsScreen")
+    await app.opens("AskScreen")
     await app.type("work")
     await app.press("enter")
     await app.until(lambda: app.front == "ConversationPicker" and "#work" in cursor_line(app))

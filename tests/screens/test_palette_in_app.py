@@ -87,7 +87,7 @@ async def test_over_a_dialog_it_leaves_that_unanswered(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
         await app.press("f12")
-        await app.opens("RenameScreen")
+        await app.opens("AskScreen")
         await app.press("ctrl+p")
         await app.opens("PaletteScreen")
         await app.type("export")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from screens_kit import NOW, conversation, showing
 
-from kvchat.ui.screens.conversations import ConversationPicker, TagsScreen
+from kvchat.ui.screens.conversations import ConversationPicker, tags_screen
 from kvchat.ui.screens.rows import RowList
 
 DAY = 86400
@@ -153,7 +153,9 @@ async def test_where_all_is_archived_it_says_how_to_see_it() -> None:
 
 
 async def test_the_tags_of_a_conversation_are_written_in_a_line() -> None:
-    async with showing(TagsScreen("Bees", ("favourite", "home", "old"), ["favourite", "home", "old", "work"])) as shown:
+    async with showing(
+        tags_screen("Bees", ("favourite", "home", "old"), ["favourite", "home", "old", "work"])
+    ) as shown:
         assert "home old" in shown.text and "Tags there are: #home #old #work" in shown.text
         await shown.type("more")
         assert "home old more" in shown.text, "what is there stays"

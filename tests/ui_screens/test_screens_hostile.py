@@ -37,7 +37,7 @@ from kvchat.reports.cache_report import HeldState, Ledger, MessageCells, TurnRep
 from kvchat.sanitize import clean
 from kvchat.ui.screens.branches import BranchTreeScreen
 from kvchat.ui.screens.confirm import ConfirmScreen
-from kvchat.ui.screens.conversations import ConversationPicker, RenameScreen, SearchScreen
+from kvchat.ui.screens.conversations import ConversationPicker, SearchScreen, rename_screen
 from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
 from kvchat.ui.screens.options import ParametersScreen, SystemPromptScreen
@@ -154,7 +154,7 @@ MAKERS: dict[str, Callable[[Sequence[str]], Screen[Any]]] = {
     "prompts": lambda t: SystemPromptScreen("\n".join(t), Price(5), Library(t), typed(t), "here"),
     "parameters": lambda t: ParametersScreen(Parameters(stop=tuple(t))),
     "branches": branches,
-    "rename": lambda t: RenameScreen(t[0]),
+    "rename": lambda t: rename_screen(t[0]),
     "inspector": inspector,
     "models": picker,
     "trouble": lambda t: EngineTroubleScreen(t[0], "\n".join(t)),
@@ -205,6 +205,6 @@ async def test_the_first_run_panel_is_clean_too() -> None:
 
 
 async def test_an_untouched_hostile_title_is_not_changed_by_looking_at_it() -> None:
-    async with showing(RenameScreen("a\x1b[2Jb")) as shown:
+    async with showing(rename_screen("a\x1b[2Jb")) as shown:
         await shown.press("enter")
         assert shown.answers == [None]

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.events import Key
 from textual.keys import _character_to_key
 
-from kvchat.ui.screens.conversations import RenameScreen
+from kvchat.ui.screens.conversations import rename_screen
 from kvchat.ui.screens.servers import EngineTroubleScreen, WelcomePanel
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -185,12 +185,12 @@ async def test_a_missing_engine_is_said_beside_the_files() -> None:
     ],
 )
 async def test_renaming_answers_the_new_title_or_nothing(keys: list[str], answer: str | None) -> None:
-    async with showing(RenameScreen("old name")) as shown:
+    async with showing(rename_screen("old name")) as shown:
         await shown.press(*("space" if key == " " else key for key in keys))
         assert shown.answers == [answer]
 
 
 async def test_an_empty_title_is_refused_with_a_sentence() -> None:
-    async with showing(RenameScreen("old name")) as shown:
+    async with showing(rename_screen("old name")) as shown:
         await shown.press("backspace", "enter")
         assert "Write a title" in shown.text and shown.answers == []

@@ -224,9 +224,9 @@ class ConversationController:
         await self._rename(id or self.workspace.conversation.id, title)
 
     async def _rename(self, id: str, title: str = "") -> None:
-        from kvchat.ui.screens.conversations import RenameScreen
+        from kvchat.ui.screens.conversations import rename_screen
 
-        title = title or await self.workspace.ask(RenameScreen(self._conversations.find(id).title)) or ""
+        title = title or await self.workspace.ask(rename_screen(self._conversations.find(id).title)) or ""
         if title:
             await self._conversations.rename(id, title)
 
@@ -276,12 +276,12 @@ class ConversationController:
         return sorted({tag for one in self._conversations.all() for tag in one.tags})
 
     async def _ask_tags(self, id: str) -> None:
-        from kvchat.ui.screens.conversations import TagsScreen
+        from kvchat.ui.screens.conversations import tags_screen
 
         record = self._conversations.find(id)
         if record.turns == 0:
             return self.workspace.say("This conversation is empty; there is nothing to tag.", "warning")
-        changes = await self.workspace.ask(TagsScreen(record.title, record.tags, self.known_tags()))
+        changes = await self.workspace.ask(tags_screen(record.title, record.tags, self.known_tags()))
         if changes is not None and any(changes):
             await self._tag(id, *changes)
         return None

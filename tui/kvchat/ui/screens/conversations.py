@@ -13,11 +13,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from textual import on
 from textual.binding import BindingType
 from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input, Static
 
 from kvchat.prompt.conversation import Conversation, SearchHit
 from kvchat.prompt.message import Role
@@ -35,12 +32,12 @@ from kvchat.prompt.tags import (
 from kvchat.sanitize import one_line
 from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
 from kvchat.ui.bindings import bindings
+from kvchat.ui.screens.ask import AskScreen, LineError
 from kvchat.ui.screens.filter_list import FilterList, Heading, SearchList
-from kvchat.ui.screens.modal import Hint, Modal
-from kvchat.ui.screens.rows import FilterLine, highlighted, kept
+from kvchat.ui.screens.modal import Hint
+from kvchat.ui.screens.rows import highlighted, kept
 from kvchat.ui.screens.tones import (
     ACCENT,
-    BAD,
     MARK_TONES,
     MATCH,
     MUTED,
@@ -271,72 +268,39 @@ class SearchScreen(SearchList[SearchHit, Found]):
 TITLE_LIMIT = 200
 
 
-class RenameScreen(Modal[str]):
+def rename_screen(title: str) -> AskScreen[str]:
     """Asks for a title; the result is the new one, None when it was left as it is."""
+    before = one_line(title, TITLE_LIMIT)
 
-    def __init__(self, title: str) -> None:
-        super().__init__(classes="-small")
-        self.heading = "Rename conversation"
-        self.hints = (("enter", "rename"), ("dialog.close", "cancel"))
-        self._title = one_line(title, TITLE_LIMIT)
+    def check(text: str) -> str | None:
+        if not (after := " ".join(text.split())):
+            raise LineError(f"Write a title, or press {screen.key('dialog.close')} to keep the old one.")
+        return after if after != before else None
 
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine("a title", self._title)
-        yield Static(classes="words")
-
-    def on_mount(self) -> None:
-        title = self.query_one(Input)
-        title.max_length = TITLE_LIMIT
-        title.focus()
-        title.action_select_all()
-
-    @on(Input.Changed)
-    def _changed(self) -> None:
-        self.query_one(Static).update("")
-
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
-        title = " ".join(event.value.split())
-        if not title:
-            close = self.key("dialog.close")
-            self.query_one(Static).update(content((f"Write a title, or press {close} to keep the old one.", BAD)))
-        else:
-            self.finish(title if title != self._title else None)
+    screen = AskScreen("Rename conversation", "a title", before, check, enter="rename", limit=TITLE_LIMIT)
+    return screen
 
 
-class TagsScreen(Modal[tuple[frozenset[str], frozenset[str]]]):
+def tags_screen(
+    title: str, tags: Iterable[str], known: Sequence[str]
+) -> AskScreen[tuple[frozenset[str], frozenset[str]]]:
     """Asks for a conversation's tags. The result is those that it gets and those that it loses, so that what another
-    window tags meanwhile stays."""
+    window tags meanwhile stays. `known`: the tags that there are."""
+    before = frozenset(own(tags))
 
-    def __init__(self, title: str, tags: Iterable[str], known: Sequence[str]) -> None:
-        """`known`: the tags that there are."""
-        super().__init__(classes="-small")
-        self.heading = f"Tags of “{one_line(title, 50)}”"
-        self.hints = (("enter", "apply"), ("dialog.close", "cancel"))
-        self._tags = own(tags)
-        self._known = own(known)
-
-    def body(self) -> Iterable[Widget]:
-        yield FilterLine("words with a blank between them, such as: work paris", " ".join((*self._tags, "")))
-        yield Static(classes="words")
-
-    def on_mount(self) -> None:
-        tags = self.query_one(Input)
-        tags.select_on_focus = False  # one more is written behind them
-        tags.cursor_position = len(tags.value)
-        tags.focus()
-        self._changed()
-
-    @on(Input.Changed)
-    def _changed(self) -> None:
-        known = f"Tags there are: {one_line(in_words(self._known), 300)}" if self._known else ""
-        self.query_one(Static).update(content((known, MUTED)))
-
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
+    def check(text: str) -> tuple[frozenset[str], frozenset[str]]:
         try:
-            tags = frozenset(map(tag_name, event.value.replace(",", " ").split()))
+            after = frozenset(map(tag_name, text.replace(",", " ").split()))
         except TagError as error:
-            self.query_one(Static).update(content((one_line(str(error), 200), BAD)))
-        else:
-            self.finish((tags - frozenset(self._tags), frozenset(self._tags) - tags))
+            raise LineError(str(error)) from None
+        return after - before, before - after
+
+    there = own(known)
+    return AskScreen(
+        f"Tags of “{one_line(title, 50)}”",
+        "words with a blank between them, such as: work paris",
+        " ".join((*own(tags), "")),
+        check,
+        enter="apply",
+        below=f"Tags there are: {one_line(in_words(there), 300)}" if there else "",
+    )

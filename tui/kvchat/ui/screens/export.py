@@ -30,6 +30,7 @@ from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import FileExists, Source, TransferError, format_of
 from kvchat.transfer.write import suggested_name
 from kvchat.ui.bindings import bindings
+from kvchat.ui.screens.ask import AskScreen, LineError
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine
@@ -356,46 +357,39 @@ def _writable_folder() -> str:
     return "~" if found == os.path.expanduser("~") else found  # noqa: PTH111 - it never fails
 
 
-class WriteElsewhereScreen(Modal[Path]):
+class WriteElsewhereScreen(AskScreen[Path]):
     """Asks for a file and has it written; the result is its path."""
 
     def __init__(self, suggested: str, write: Callable[[Path], Awaitable[Path]]) -> None:
-        super().__init__()
-        self.heading = "Write unsaved messages"
-        self.hints = (("enter", "write and quit"), ("dialog.close", "stay"))
-        self._suggested = suggested
+        super().__init__(
+            "Write unsaved messages",
+            "a file, for instance ~/kvchat.json",
+            one_line(suggested),
+            _whole_path,
+            enter="write and quit",
+            close="stay",
+            above="A JSON file with every branch and draft, readable by you only.",
+        )
         self._write = write
 
-    def body(self) -> Iterable[Widget]:
-        yield Static(Content("A JSON file with every branch and draft, readable by you only."), classes="words")
-        yield FilterLine("a file, for instance ~/kvchat.json", one_line(self._suggested))
-        yield Static(classes="words")
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-
-    @on(Input.Changed)
-    def _changed(self) -> None:
-        self._say("")
-
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
-        if not (text := event.value.strip()):
-            self._say("Write the name of a file.")
-            return
-        try:
-            self._begin(Path.home() / Path(text).expanduser())
-        except RuntimeError:
-            self._say("There is no such user's folder. Write the whole path.")
+    def take(self, path: Path) -> None:
+        self._begin(path)
 
     @work(exclusive=True, group="write")
     async def _begin(self, path: Path) -> None:
         try:
             self.finish(await self._write(path))
         except FileExists:
-            self._say(f"{one_line(path.name, 60)} is there already. Write another name.")
+            self.refuse(f"{one_line(path.name, 60)} is there already. Write another name.")
         except TransferError as error:
-            self._say(one_line(error.sentence, 300))
+            self.refuse(error.sentence)
 
-    def _say(self, sentence: str) -> None:
-        self.query(Static).last().update(content((sentence, BAD)))
+
+def _whole_path(text: str) -> Path:
+    """The path that was written. Raises LineError."""
+    if not text.strip():
+        raise LineError("Write the name of a file.")
+    try:
+        return Path.home() / Path(text.strip()).expanduser()
+    except RuntimeError:
+        raise LineError("There is no such user's folder. Write the whole path.") from None
