@@ -13,7 +13,7 @@ from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import TokenizedRequest
 from kvchat.chat.cache.turn_journal import Journal
 from kvchat.figures.accounting import TurnFigures
 
@@ -248,7 +248,7 @@ def test_a_side_request_of_the_same_conversation_that_ran_over_its_end_is_told()
     said = simulator.begin(summary, "one", 1.0)
     journal.used("side", "one", "", said.slot, {None: said})
     simulator.end(said.slot, Tokens([5000]))
-    asked = TrackedTurn(ChatTurn((), "one"), (), number=journal.next(), tokens=chat + Tokens([1, 2]))
+    asked = TokenizedRequest(ChatTurn((), "one"), (), number=journal.next(), tokens=chat + Tokens([1, 2]))
     figures = TurnFigures(prompt_tokens=1001, cached_tokens=400, new_tokens=2)
     (use,) = journal.evidence(asked, figures, str, lambda node: None).uses
     assert (use.kind, use.lost) == ("side", 999)
@@ -258,5 +258,5 @@ def test_a_side_request_of_the_same_conversation_that_ran_over_its_end_is_told()
     said = whole.begin(chat + Tokens([7, 8]), "one", 1.0)
     suffix = Journal(lambda: 1.0)
     suffix.used("side", "one", "", said.slot, {None: said})
-    asked.number = suffix.next()
+    asked = replace(asked, number=suffix.next())
     assert not suffix.evidence(asked, figures, str, lambda node: None).uses, "it went on behind all of it"

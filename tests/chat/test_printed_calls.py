@@ -6,13 +6,17 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.prompt_tokens import PromptTokens
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import EndedAnswers, PredictedRequest
 from kvchat.chat.events import EventBus
+from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Message, Role, node
 from kvchat.prompt.tools import ToolCall, calls_in
 
@@ -96,11 +100,15 @@ async def test_as_many_other_tokens_are_not_taken_for_the_same(came: str, printe
     prompts = PromptTokens(PrintingServer(printed), EventBus())  # type: ignore[arg-type]
     asked = node(None, QUESTION, 1.0)
     answer = node(asked, Message(Role.ASSISTANT, "", calls=(ToolCall("id0", "look", came),)), 2.0)
+    answer = replace(answer, figures=TurnFigures(predicted_tokens=count))
     turn = ChatTurn((asked.wire,), "one", "toy")
-    tracked = TrackedTurn(turn, [asked], rendered=ASKED)
+    prompt = Tokens(map(ord, ASKED))
+    request = PredictedRequest(
+        turn, [asked], number=1, tokens=prompt, rendered=ASKED, prediction=Simulator(Shape()).predict(prompt)
+    )
     cache = SimpleNamespace(prompts=prompts, is_brief=False)
     settled = ChatTurn((asked.wire, answer.wire), "one", "toy")
-    sampled = await ServerCache._sampled(cache, tracked, Tokens(map(ord, ASKED)), count, answer, settled)  # type: ignore[arg-type]
+    sampled = await ServerCache._sampled(cache, request, EndedAnswers([answer]), settled, is_shown=False)  # type: ignore[arg-type]
     assert len(sampled) == count
     assert "".join(map(chr, sampled.first(sampled.known))) == held
     assert prompts.is_retokenised(settled) == (held != f"{printed}|")

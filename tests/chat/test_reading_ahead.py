@@ -575,14 +575,14 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
                 await rested(play)
             clock.now += timedelta(minutes=chance.choice([0, 0, 1]))
             sent: list[TrackedTurn] = []
-            before = play.cache.before
-            play.cache.before = noted(before, sent)  # type: ignore[method-assign]
+            send = play.cache.sent
+            play.cache.sent = noted(send, sent)  # type: ignore[method-assign]
             await service.turns.send(talk.id, Question(text(chance, [1, 20]), tuple(blocks)))
             await play.answered(talk.id)
-            play.cache.before = before  # type: ignore[method-assign]
+            play.cache.sent = send  # type: ignore[method-assign]
             whole = [made for made in play.ahead if made.done]
             if whole:
-                last, prompt = whole[-1].prompt, sent[0].tokens
+                last, prompt = whole[-1].prompt, sent[0].request.tokens
                 assert prompt is not None and prompt.starts_with(last) and len(last) < len(prompt), number
                 checked, with_blocks = checked + 1, with_blocks + bool(blocks)
             await rested(play)
@@ -590,14 +590,14 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
     assert checked >= 14 and with_blocks >= 5, (checked, with_blocks)
 
 
-Before = Callable[..., Awaitable[TrackedTurn]]
+Send = Callable[..., TrackedTurn]
 
 
-def noted(before: Before, sent: list[TrackedTurn]) -> Before:
-    """As `before`, and every chat request is noted."""
+def noted(send: Send, sent: list[TrackedTurn]) -> Send:
+    """As `send`, and every chat request is noted."""
 
-    async def noting(*given: Any, **named: Any) -> TrackedTurn:
-        sent.append(tracked := await before(*given, **named))
+    def noting(*given: Any, **named: Any) -> TrackedTurn:
+        sent.append(tracked := send(*given, **named))
         return tracked
 
     return noting

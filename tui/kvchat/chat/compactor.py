@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import EndedAnswers, TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
@@ -276,7 +276,7 @@ class Compactor:
         self._tracked = None
         if cache is not None and tracked is not None:
             await cache.ended(tracked, answer.figures)
-            cache.left(tracked, [answer], self._core.branch_requests.after(conversation, [*path, answer]))
+            cache.left(tracked, EndedAnswers([answer]), self._core.branch_requests.after(conversation, [*path, answer]))
 
     def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Summary:
         """The summary in an answer. Raises ChatError when it cannot be used."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import EndedAnswers, TrackedTurn
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
@@ -60,7 +60,7 @@ class SideRequests:
         emit: Emit,
         began: Callable[[TrackedTurn], None],
     ) -> Ended:
-        """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
+        """Send `path`, which ends with the instruction. `began` is told how it is tracked, as it goes out."""
         record, info = conversation.record, backend.info
         cache = await self._core.tracker.cache_of(backend, self._core.servers.asked_model(record.id), sends=True)
         if not self._core.servers.consent.agreed_to(info, record.id):
@@ -160,10 +160,9 @@ class SideRequests:
         began: Callable[[TrackedTurn], None],
     ) -> Ended:
         if cache is not None:
-            tracked = await cache.before(turn, path, read_before(path, path), "side", emit=emit)
-            began(tracked)
-            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
-            cache.sent(tracked, turn.slot)
+            prepared = await cache.before(turn, path, read_before(path, path), "side", emit=emit)
+            turn = replace(turn, slot=await self._routes.planned(backend, cache, prepared))
+            began(cache.sent(prepared, turn.slot))
         elif (shared := self._core.servers.links.of(backend).shared) is not None:
             shared.sent(path, self._core.timestamp())
         return await backend.chat(turn, emit)
@@ -230,11 +229,12 @@ class SideRequests:
         """What the request left in the server's cache is found out."""
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
-            turn, path = tracked[-1].turn, [*tracked[-1].path, answer]
+            request = tracked[-1].request
+            turn, path = request.turn, [*request.path, answer]
             left = self._core.branch_requests.by_ids(
                 replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server
             )
-            cache.left(tracked[-1], [answer], left)
+            cache.left(tracked[-1], EndedAnswers([answer]), left)
 
     def _count_side_request(
         self, kind: str, link: Link, id: str, answer: Node, live: LiveAnswer, seconds: float

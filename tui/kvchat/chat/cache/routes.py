@@ -17,7 +17,7 @@ from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import PreparedRequest
 from kvchat.chat.core import Core
 from kvchat.prompt.message import Node
 
@@ -37,9 +37,9 @@ class Routes:
 
     # -- the way --------------------------------------------------------------------------------------------------
 
-    async def planned(self, backend: Backend, cache: ServerCache, tracked: TrackedTurn) -> int | None:
+    async def planned(self, backend: Backend, cache: ServerCache, prepared: PreparedRequest) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
-        turn, path = tracked.turn, tracked.extended
+        turn, path = prepared.turn, prepared.extended
         before = turn.extended
         await self._saver.ready(backend, known_only=cache.is_brief)
         await self._saver.spare(backend, cache, turn.session_id)
@@ -47,13 +47,14 @@ class Routes:
         others_return = cache.simulator.best.shape.gives_own_slots and any(cache.returns(turn.session_id).values())
         if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
             prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than its ids take to read
-        if prefix and tracked.asked_before:  # what holds the question, too, is not lost
+        if prefix and prepared.asked_before:  # what holds the question, too, is not lost
             prefix = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn)) or prefix
-        if prefix:
-            await self.look_up(cache, path)
-            tracked.plan = self.plan(cache, turn.session_id, path, prefix)
-            await self.prepare(backend, cache, tracked.plan.chosen, turn.session_id, path)
-        return tracked.plan.slot if tracked.plan else None
+        if not prefix:
+            return None
+        await self.look_up(cache, path)
+        chosen = self.plan(cache, turn.session_id, path, prefix)
+        await self.prepare(backend, cache, chosen.chosen, turn.session_id, path)
+        return chosen.slot
 
     async def _read(self, asked: Awaitable[Tokens | None]) -> Tokens | None:
         try:

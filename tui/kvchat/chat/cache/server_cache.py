@@ -8,13 +8,22 @@ answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Literal
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, PromptShower, ServerInfo, Waiting
+from kvchat.backends.dialect import (
+    BackendError,
+    CacheAccess,
+    ChatTurn,
+    Emit,
+    PromptShower,
+    PromptShown,
+    ServerInfo,
+    Waiting,
+)
 from kvchat.cache import Held, Plan, Rewind, Shape, SlotCount, Tokens, Trust
 from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
@@ -26,11 +35,18 @@ from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.prompt_tokens import PromptTokens
 from kvchat.chat.cache.server_notes import ServerNotes
 from kvchat.chat.cache.slot_observer import LOOK_S, Look, SlotObserver, with_new_task
-from kvchat.chat.cache.tracked_turn import TrackedTurn
-from kvchat.chat.cache.turn_journal import BROKEN_OFF, Journal, identity, stopped_by_model
+from kvchat.chat.cache.tracked_turn import (
+    EndedAnswers,
+    PredictedRequest,
+    PreparedRequest,
+    SentRequest,
+    TokenizedRequest,
+    TrackedTurn,
+)
+from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
-from kvchat.figures.accounting import NOISE, TurnFigures, new_tokens, reads_back
+from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures, new_tokens, reads_back
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tree_read import ReadBefore
 
@@ -56,17 +72,52 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     return replace(turn, wires=turn.wires[: end + 1], continues=False)
 
 
-def _added(tracked: TrackedTurn, text: str) -> str:
+def _added(request: PreparedRequest, text: str) -> str:
     """What the text of an answer has behind its prompt, of which a cut one is a part already."""
-    return text.removeprefix(tracked.path[-1].text) if tracked.turn.continues else text
+    return text.removeprefix(request.path[-1].text) if request.turn.continues else text
 
 
-def _has_all(tracked: TrackedTurn) -> bool:
+def _has_all(shown: str, request: PreparedRequest) -> bool:
     """Whether the text that a server shows has all messages: but for thoughts, which templates drop."""
     return all(
-        node.message.reasoning or content_of(wire).strip() in tracked.shown
-        for node, wire in zip(tracked.path, tracked.turn.wires, strict=False)
+        node.message.reasoning or content_of(wire).strip() in shown
+        for node, wire in zip(request.path, request.turn.wires, strict=False)
     )
+
+
+class Playback:
+    """A request while it is played on the simulator, from when it is sent until what it left is known.
+
+        answering ──► ended, broken off ──► over
+            └─────────────────────────────►        the next request does not wait for what it left
+
+    Broken off: the server may compute on for a while. Over: nothing more of it is played.
+    """
+
+    def __init__(self, tracked: TrackedTurn, read: Callable[[Playback], Coroutine[None, None, None]]) -> None:
+        self.tracked = tracked
+        self.phase: Literal["answering", "ended", "broken off", "over"] = "answering"
+        self.shown = PromptShown("")
+        """The prompt that the server said at the end to have tokenised; an empty text: it said nothing."""
+        self.said = ""
+        """The text of the answer up to then, where it had no thoughts."""
+        self.batches: list[PromptProgress] = []
+        """How far the prompt was read after each batch."""
+        self.heard = asyncio.Event()
+        """Set when `shown` has come, or is not waited for any more."""
+        self.closed = asyncio.Event()
+        """Set when what it left in the cache is known, or never will be."""
+        self.reading = asyncio.create_task(read(self))
+        """Gets the tokens of its prompt meanwhile."""
+
+    @property
+    def request(self) -> SentRequest:
+        return self.tracked.request
+
+    @property
+    def processed(self) -> int | None:
+        """Prompt tokens that were in when the server was last heard of; None: it never was."""
+        return self.batches[-1].processed if self.batches else None
 
 
 class ServerCache:
@@ -101,7 +152,7 @@ class ServerCache:
         self._leaving: asyncio.Task[None] | None = None
         self.unfollowed: set[str] = set()
         """Conversations of whose last prompt the server told no tokens: what it holds of them is unknown."""
-        self._current: TrackedTurn | None = None
+        self._current: Playback | None = None
         """The chat request that is being played, or was played last."""
         self._side_prompt = NO_TOKENS
         self._users = UserStarts(access)
@@ -191,7 +242,7 @@ class ServerCache:
         kind: Literal["conversation", "side"] = "conversation",
         *,
         emit: Emit,
-    ) -> TrackedTurn:
+    ) -> PreparedRequest:
         """Just before a chat request: what the last one left is settled, and the slots are looked at. `read`: what was
         read of its branch before. `emit` gets `Waiting` while it waits for the slot of a cancelled request."""
         if self._current is not None and not self._current.closed.is_set():
@@ -206,7 +257,7 @@ class ServerCache:
         if not (self.is_looked_at and self.slots.is_seen) and not self.slots.state.asleep:  # a look would wake it
             await self.look()
         self.is_looked_at = False
-        return TrackedTurn(
+        return PreparedRequest(
             turn,
             path,
             kind=kind,
@@ -229,145 +280,167 @@ class ServerCache:
                 prompt = None
         return self.cancelled.hold_up(self.simulator.best.slot_after_cancel(prompt) if prompt else None)
 
-    def sent(self, tracked: TrackedTurn, slot: int | None = None) -> None:
+    def sent(self, prepared: PreparedRequest, slot: int | None = None) -> TrackedTurn:
         """The request is on its way: get its token ids meanwhile."""
         self.slots.request_sent()
-        tracked.number, tracked.pinned = self.journal.next(), slot
-        tracked.before = self.simulator.best.copy()
-        self._current = tracked
-        tracked.reading = asyncio.create_task(self._read(tracked, slot))
+        before = self.simulator.best.copy()
+        sent = SentRequest(**asdict(prepared), number=self.journal.next(), pinned=slot, before=before)
+        self._current = Playback(TrackedTurn(sent), self._read)
+        return self._current.tracked
 
-    async def _read(self, tracked: TrackedTurn, slot: int | None) -> None:
-        if not self.prompts.works or tracked.turn.has_images:
+    def shown(self, tracked: TrackedTurn, shown: PromptShown, said: str) -> None:
+        """The server shows the prompt of a request that it has answered with `said`, as far as that is text."""
+        if (playback := self._playback(tracked)) is not None:
+            playback.shown, playback.said = shown, said
+            playback.heard.set()
+
+    def progressed(self, tracked: TrackedTurn, progress: PromptProgress) -> None:
+        """The server has read a batch of a prompt."""
+        if (playback := self._playback(tracked)) is not None:
+            playback.batches.append(progress)
+
+    def _playback(self, tracked: TrackedTurn) -> Playback | None:
+        current = self._current
+        return current if current is not None and current.tracked is tracked else None
+
+    def _is_open(self, playback: Playback) -> bool:
+        return self._current is playback and playback.phase != "over"
+
+    async def _read(self, playback: Playback) -> None:
+        tracked, turn = playback.tracked, playback.request.turn
+        if not self.prompts.works or turn.has_images:
             return
         try:
-            text, known = await self._text(tracked), tracked.turn.known
-            then = _added(tracked, tracked.said) if self.is_brief else ""
-            tracked.tokens = await self.access.tokens_of(text, known, then)
-            tracked.rendered = text if known is None or not known.messages else ""
+            text, altered = await self._text(playback)
+            then = _added(tracked.request, playback.said) if self.is_brief else ""
+            tokens = await self.access.tokens_of(text, turn.known, then)
         except BackendError as error:
             self.prompts.gave_up(error)
             return
-        if not tracked.tokens or self._current is not tracked:
+        rendered = text if turn.known is None or not turn.known.messages else ""
+        tracked.request = request = tracked.request.tokenized(tokens, rendered, altered=altered)
+        if not tokens or not self._is_open(playback):
             return
         if self.notes is not None:
-            self.notes.identify_by(tracked.tokens, {node.digest.hex() for node in tracked.extended})
-            await self.notes.identify(tracked.turn.session_id)
-        if self._current is not tracked:
+            self.notes.identify_by(tokens, {node.digest.hex() for node in request.extended})
+            await self.notes.identify(turn.session_id)
+        if not self._is_open(playback):
             return
-        users = () if self.simulator.rewinds else await self._users.places(tracked.turn.model, tracked.tokens)
-        owner = tracked.turn.session_id
-        tip = tracked.extended[-1].digest.hex() if tracked.extended else ""
+        users = () if self.simulator.rewinds else await self._users.places(turn.model, tokens)
+        owner = turn.session_id
+        tip = request.extended[-1].digest.hex() if request.extended else ""
         prediction = self.simulator.begin(
-            tracked.tokens, owner, self._ground.timestamp(), slot, users, tip, tracked.turn.answers
+            tokens, owner, self._ground.timestamp(), request.pinned, users, tip, turn.answers
         )
-        tracked.prediction = prediction
+        tracked.request = predicted = request.predicted(prediction)
         self.journal.used(
-            tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, tracked.number
+            request.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, request.number
         )
         self._note()
-        if tracked.history is None:
-            await self._read_history(tracked, _prefilled_before(tracked.turn, tracked.path))
-        self._count_shared(tracked, tracked.tokens)
+        if (history := predicted.history) is None:
+            history = await self._history(predicted)
+        tracked.request = replace(predicted, history=history, sent_before=self._sent_before(predicted, history))
 
-    async def _text(self, tracked: TrackedTurn) -> str:
+    async def _text(self, playback: Playback) -> tuple[str, bool]:
         """The text of a prompt: as it goes on from a prefix that was rendered before; where kvchat ends with this
-        request, as the server shows it at the end, if that has every message; else as the template makes it. Raises
-        BackendError."""
-        turn = tracked.turn
-        if tracked.shown and not self.is_brief:
-            return tracked.shown
+        request, as the server shows it at the end, if that has every message; else as the template makes it. And
+        whether the server shows another one than that. Raises BackendError."""
+        request = playback.request
+        turn = request.turn
+        if playback.shown.text and not self.is_brief:
+            return playback.shown.text, False
         shows = (
-            tracked.kind == "conversation" and isinstance(self.access, PromptShower) and self.access.shows_prompt(turn)
+            request.kind == "conversation" and isinstance(self.access, PromptShower) and self.access.shows_prompt(turn)
         )
         if shows and (text := self.prompts.assembled(turn)):
-            return text
+            return text, False
         if shows and self.is_brief:
             self.slots.unplaced = True
             self._note()  # should kvchat be killed meanwhile
-            await tracked.heard.wait()
+            await playback.heard.wait()
             self.slots.unplaced = False
-        if tracked.shown and _has_all(tracked):
-            return tracked.shown
+        if playback.shown.text and _has_all(playback.shown.text, request):
+            return playback.shown.text, False
         text = await self.access.prompt_text(turn)
-        tracked.altered = bool(tracked.shown) and tracked.shown != text
-        tracked.shown = tracked.shown and text
-        return text
+        if not (shown := playback.shown).text:
+            return text, False
+        playback.shown = replace(shown, text=text)
+        return text, shown.text != text
 
-    async def _read_history(self, tracked: TrackedTurn, history: ChatTurn) -> None:
-        """Count the tokens of a prompt that were prefilled before: in itself where kvchat ends with it."""
-        if not self.is_brief or tracked.tokens is None:
+    async def _history(self, request: PredictedRequest) -> int | None:
+        """The tokens of a prompt that were prefilled before: counted in itself where kvchat ends with it."""
+        history = _prefilled_before(request.turn, request.path)
+        if not self.is_brief:
             await self.prompts.prefix(history)
-            tracked.history = self.prompts.known_history(history)
-            return
+            return self.prompts.known_history(history)
         try:
-            tracked.history = await self.prompts.history_in(history, tracked.rendered, tracked.tokens)
+            return await self.prompts.history_in(history, request.rendered, request.tokens)
         except BackendError as error:
             self.prompts.gave_up(error)
+            return None
 
-    async def _as_shown(self, tracked: TrackedTurn) -> None:
+    async def _as_shown(self, playback: Playback) -> None:
         """Play a request again where the server says that its prompt was another one, and its template makes that; else
         something has changed it on the way."""
-        await self._until_read(tracked)
-        if not tracked.shown or not tracked.rendered or tracked.shown == tracked.rendered:
+        await self._until_read(playback)
+        request = playback.request
+        if not playback.shown.text or not request.rendered or playback.shown.text == request.rendered:
             return
-        if tracked.prediction is None or self._current is not tracked:
+        if not isinstance(request, PredictedRequest) or not self._is_open(playback):
             return
         try:
-            tracked.shown = await self.access.prompt_text(tracked.turn)
+            playback.shown = replace(playback.shown, text=await self.access.prompt_text(request.turn))
         except BackendError as error:
             self.prompts.gave_up(error)
             return
-        if tracked.shown == tracked.rendered or self._current is not tracked:
+        if playback.shown.text == request.rendered or not self._is_open(playback):
             return
-        self.prompts.was_read_otherwise(tracked.turn)
+        self.prompts.was_read_otherwise(request.turn)
         self.simulator.never_began()
-        tracked.prediction = tracked.tokens = None
-        tracked.reading = asyncio.create_task(self._read(tracked, tracked.pinned))
+        playback.tracked.request = request.withdrawn()
+        playback.reading = asyncio.create_task(self._read(playback))
 
-    def _count_shared(self, tracked: TrackedTurn, prompt: Tokens) -> None:
-        if tracked.asked_before:
-            tracked.sent_before = len(prompt)
-        elif tracked.history is not None:
-            tracked.sent_before = max(tracked.history, self.prompts.shared(tracked.turn.session_id, prompt))
+    def _sent_before(self, request: PredictedRequest, history: int | None) -> int | None:
+        if request.asked_before:
+            return len(request.tokens)
+        if history is None:
+            return None
+        return max(history, self.prompts.shared(request.turn.session_id, request.tokens))
 
     def plays(self, tracked: TrackedTurn) -> bool:
         """Whether this request is the one that is being played."""
-        return self._current is tracked
+        return self._playback(tracked) is not None
 
     async def ended(self, tracked: TrackedTurn, figures: TurnFigures | None) -> TurnFigures | None:
         """The answer is here: its figures with what was new, counted in ids, and what the simulator had predicted."""
         self.heard()
-        if tracked.reading is None:
+        if (playback := self._playback(tracked)) is None:
             return figures
-        await self._as_shown(tracked)
-        await self._until_read(tracked)
-        if tracked.shown and tracked.shown == tracked.rendered:
-            self.prompts.was_read(tracked.turn, tracked.shown)
-        prediction = tracked.prediction
-        if figures is None:
-            return None
-        if tracked.sent_before is not None:
-            figures = replace(figures, new_tokens=new_tokens(figures.prompt_tokens, tracked.sent_before))
-        if prediction is None:
+        await self._as_shown(playback)
+        await self._until_read(playback)
+        request = playback.request
+        if playback.shown.text and playback.shown.text == request.rendered:
+            self.prompts.was_read(request.turn, playback.shown.text)
+        if figures is None or not isinstance(request, PredictedRequest):
             return figures
-        cached = figures.cached_tokens
-        if cached is None or tracked.tokens is None:
+        if request.sent_before is not None:
+            figures = replace(figures, new_tokens=new_tokens(figures.prompt_tokens, request.sent_before))
+        prediction, cached = request.prediction, figures.cached_tokens
+        if cached is None:
             return replace(figures, predicted_cached=prediction.cached)
-        inherited = cached > prediction.cached and (self.slots.inherits or not tracked.certain)
-        roughly = tracked.goes_on_from_a_call and prediction.most > prediction.cached
+        inherited = cached > prediction.cached and (self.slots.inherits or not request.certain)
+        roughly = request.goes_on_from_a_call and prediction.most > prediction.cached
         some_unknown = cached != prediction.cached and prediction.allows(cached)  # ids of what was held
         hidden = inherited or (some_unknown and not roughly)
-        self._batched(tracked)
-        if not cached and await self._denies(tracked):
-            tracked.denied = prediction.cached  # not believed: it holds what it is to hold after this request
+        self._batched(request, playback.batches)
+        if not cached and await self._denies(request):
+            reported = request.reported(prediction, denied=prediction.cached)  # not believed: it holds what it is to
         else:
             self.simulator.reported(cached, proves=not inherited)
-            await self._answered_elsewhere(tracked, cached)
-        if hidden and cached > prediction.cached:
-            return figures
-        if (proved := self.simulator.proved) is not None:
-            tracked.shape, tracked.before, tracked.prediction = proved.shape, proved.before, proved.prediction
+            reported = request.reported(await self._answered_by(request, cached), denied=None)
+        if not (hidden and cached > prediction.cached) and (proved := self.simulator.proved) is not None:
+            reported = replace(reported, shape=proved.shape, before=proved.before, prediction=proved.prediction)
+        tracked.request = reported
         if hidden:
             return figures
         if not roughly:
@@ -375,14 +448,14 @@ class ServerCache:
             self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached, predicted_roughly=roughly or None)
 
-    async def _denies(self, tracked: TrackedTurn) -> bool:
+    async def _denies(self, request: PredictedRequest) -> bool:
         """Whether a server that reports nothing cached answered in the very slot that is sure to have held the prompt's
         beginning, and was not started again meanwhile."""
-        prediction, prompt = tracked.prediction, tracked.tokens
-        undisturbed = self.is_sure and tracked.certain and not tracked.beside_cancelled and tracked.turn.answers == 1
-        if prediction is None or prompt is None or prediction.cached <= NOISE or not undisturbed:
+        prediction = request.prediction
+        undisturbed = self.is_sure and request.certain and not request.beside_cancelled and request.turn.answers == 1
+        if prediction.cached <= NOISE or not undisturbed:
             return False
-        if not self.simulator.surely_cached(prompt, tracked.pinned):
+        if not self.simulator.surely_cached(request.tokens, request.pinned):
             return False
         before, counts = self.slots.tasks_at_begin, await self._counts() or ()
         if with_new_task(counts, before) != [prediction.slot]:
@@ -390,156 +463,156 @@ class ServerCache:
         task, earlier = counts[prediction.slot].task, [task for task in before if task is not None]
         return task is not None and bool(earlier) and task > max(earlier)
 
-    def _batched(self, tracked: TrackedTurn) -> None:
+    def _batched(self, request: PredictedRequest, batches: Sequence[PromptProgress]) -> None:
         """Play a request as the server's options are by the batches that it told of."""
-        ends = [one.processed for one in tracked.batches if one.processed > one.cached]
-        if tracked.tokens is None or ends[-1:] != [len(tracked.tokens)] or ends != sorted(set(ends)) or self.slots.busy:
+        ends = [one.processed for one in batches if one.processed > one.cached]
+        if ends[-1:] != [len(request.tokens)] or ends != sorted(set(ends)) or self.slots.busy:
             return
-        self.simulator.batched(tracked.batches[0].cached, ends)
-        self.journal.replayed(tracked.number, self.simulator.all_said)
+        self.simulator.batched(batches[0].cached, ends)
+        self.journal.replayed(request.number, self.simulator.all_said)
 
-    async def _answered_elsewhere(self, tracked: TrackedTurn, cached: int) -> None:
-        """Where less or more was reused than predicted, another slot may have answered: the one with a new task."""
-        prediction = tracked.prediction
-        if prediction is None or tracked.altered or abs(prediction.cached - cached) <= TOLERANCE:
-            return
+    async def _answered_by(self, request: PredictedRequest, cached: int) -> Prediction:
+        """The prediction, with the slot that answered: where less or more was reused than predicted, that may be
+        another one, the one with a new task."""
+        prediction = request.prediction
+        if request.altered or abs(prediction.cached - cached) <= TOLERANCE:
+            return prediction
         counts = await self._counts() or ()
         new = with_new_task(counts, self.slots.tasks_at_begin)
-        if tracked.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot:
-            tracked.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
-            self.simulator.answered_in(new[0], cached)
+        if request.turn.answers != 1 or len(new) != 1 or new[0] == prediction.slot:
+            return prediction
+        self.simulator.answered_in(new[0], cached)
+        return replace(prediction, slot=new[0], common=min(prediction.common, cached))
 
-    def left(self, tracked: TrackedTurn, answers: Sequence[Node], settled: ChatTurn) -> None:
-        """After the answers to a request, of which the first one's state is kept: find out what it left in the cache,
-        in a task of its own. `settled`: what goes on after the first."""
-        tracked.broken_off = any(answer.state in BROKEN_OFF for answer in answers)
-        self._leaving = asyncio.create_task(self._leave(tracked, answers[0], settled))
+    def left(self, tracked: TrackedTurn, ended: EndedAnswers, settled: ChatTurn) -> None:
+        """After the answers to a request: find out what it left in the cache, in a task of its own. `settled`: what
+        goes on after the first."""
+        if (playback := self._playback(tracked)) is None:
+            return
+        if playback.phase == "answering":
+            playback.phase = "broken off" if ended.is_broken_off else "ended"
+        self._leaving = asyncio.create_task(self._leave(playback, ended, settled))
 
     async def settled(self, seconds: float | None = None) -> None:
         """Return when what the last answer left is known, or after `seconds`."""
         if self._leaving is not None:
             await asyncio.wait({self._leaving}, timeout=seconds)
 
-    async def _until_read(self, tracked: TrackedTurn) -> None:
+    async def _until_read(self, playback: Playback) -> None:
         """Wait a moment for the prompt's tokens; a server that keeps one waiting for them again and again is left
         alone."""
-        tracked.heard.set()
-        if tracked.reading is None or tracked.reading.done():
+        playback.heard.set()
+        if playback.reading.done():
             return
         recalls = self.notes is not None and not self.notes.is_known
-        await asyncio.wait({tracked.reading}, timeout=RECALL_S if recalls else READ_S)
-        if not tracked.reading.done():
-            tracked.reading.cancel()
+        await asyncio.wait({playback.reading}, timeout=RECALL_S if recalls else READ_S)
+        if not playback.reading.done():
+            playback.reading.cancel()
             self.prompts.was_slow()
 
-    async def _leave(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
+    async def _leave(self, playback: Playback, ended: EndedAnswers, settled: ChatTurn) -> None:
         try:
-            await self._until_read(tracked)
-            await self._note_left(tracked, answer, settled)
+            await self._until_read(playback)
+            await self._note_left(playback, ended, settled)
         finally:
-            tracked.closed.set()
+            playback.closed.set()
         self._note()
         self._ground.events.tell(WarmthChanged())
 
-    async def _note_left(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
-        figures, prompt = answer.figures, tracked.tokens
-        predicted = (figures.predicted_tokens or 0) if figures else 0
-        slot_tokens, sampled = None, None
-        note = self.unfollowed.add if prompt is None else self.unfollowed.discard
-        note(tracked.turn.session_id)
-        if prompt is not None and tracked.prediction is not None:
-            sampled = await self._sampled(tracked, prompt, predicted, answer, settled)
-            if predicted and tracked.kind == "conversation":
-                self.prompts.answered(tracked.turn, prompt, settled)
-        if (
-            sampled is not None
-            and prompt is not None
-            and tracked.prediction is not None
-            and (self._current is tracked and not tracked.played)
-        ):
-            slot, stopped, tracked.played = tracked.prediction.slot, tracked.broken_off, True
-            held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
-            if predicted:
-                self.simulator.end(
-                    sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "", order=tracked.order
-                )
+    async def _note_left(self, playback: Playback, ended: EndedAnswers, settled: ChatTurn) -> None:
+        request, slot_tokens, sampled = playback.request, None, None
+        note = self.unfollowed.discard if isinstance(request, TokenizedRequest) else self.unfollowed.add
+        note(request.turn.session_id)
+        if isinstance(request, PredictedRequest):
+            sampled = await self._sampled(request, ended, settled, is_shown=bool(playback.shown.text))
+            if ended.predicted and request.kind == "conversation":
+                self.prompts.answered(request.turn, request.tokens, settled)
+            if self._is_open(playback):
+                playback.phase = "over"
+                slot_tokens = await self._play_end(playback, request, ended, sampled)
             else:
-                self.simulator.cut(tracked.processed or tracked.prediction.cached)
-                self.slots.request_cut(unheard=tracked.processed is None)
-            if figures is not None or tracked.processed is not None:  # else it was refused, and the slot is as it was
-                self.holds(tracked.turn.session_id, tuple(node.digest.hex() for node in held))
-            for used in (slot, *tracked.prediction.copies) if stopped else ():
-                self.cancelled.add(used, len(prompt) + predicted, heard=tracked.processed is not None or predicted > 0)
-            if self._is_told(tracked, len(prompt) + max(0, predicted - 1)):
-                slot_tokens = tracked.shown_left
-            elif await self.cancelled.free(LOOK_S):
-                counts = await self._counts() or ()
-                slot_tokens = self._slot_tokens(slot, counts)
-                self._observe(counts, slot, len(prompt) + max(0, predicted - 1))
-        elif tracked.prediction is None and self._current is tracked:
-            self._unplayed(tracked, answer, await self._counts() or ())
+                self._observe(await self._counts() or (), None)
+        elif self._current is playback:
+            self._unplayed(request, ended.first, await self._counts() or ())
         else:
             self._observe(await self._counts() or (), None)
-        self.journal.answered(tracked, answer, slot_tokens, sampled)
+        self.journal.answered(request, ended.first, slot_tokens, sampled)
 
-    def _is_told(self, tracked: TrackedTurn, left: int) -> bool:
+    async def _play_end(
+        self, playback: Playback, request: PredictedRequest, ended: EndedAnswers, sampled: Tokens
+    ) -> int | None:
+        """Play how a request ended; the tokens that its slot then held, None where they are not known."""
+        slot, held = request.prediction.slot, request.held_after(ended.first)
+        left = len(request.tokens) + max(0, ended.predicted - 1)
+        processed, stopped = playback.processed, ended.is_broken_off
+        if ended.predicted:
+            tip = held[-1].digest.hex() if held else ""
+            self.simulator.end(sampled, stopped=stopped, tip=tip, order=ended.order)
+        else:
+            self.simulator.cut(processed or request.prediction.cached)
+            self.slots.request_cut(unheard=processed is None)
+        if ended.first.figures is not None or processed is not None:  # else it was refused, and the slot is as it was
+            self.holds(request.turn.session_id, tuple(node.digest.hex() for node in held))
+        for used in (slot, *request.prediction.copies) if stopped else ():
+            heard = processed is not None or ended.predicted > 0
+            self.cancelled.add(used, len(request.tokens) + ended.predicted, heard=heard)
+        if self._is_told(request, playback.shown, left):
+            return playback.shown.left
+        if not await self.cancelled.free(LOOK_S):
+            return None
+        counts = await self._counts() or ()
+        self._observe(counts, slot, left)
+        return counts[slot].tokens if slot < len(counts) else None
+
+    def _is_told(self, request: PredictedRequest, shown: PromptShown, left: int) -> bool:
         """Whether the server itself says that the answer ended in the slot it was played in, which holds `left` tokens:
         where kvchat ends with it, no look is needed."""
-        slot = tracked.prediction.slot if tracked.prediction is not None else None
-        is_so = self.is_brief and not self.cancelled and tracked.turn.answers == 1
-        return (
-            is_so
-            and slot is not None
-            and (tracked.shown_slot, tracked.shown_left) == (slot, left)
-            and self.slots.is_told(slot, left)
-        )
+        slot = request.prediction.slot
+        is_so = self.is_brief and not self.cancelled and request.turn.answers == 1
+        return is_so and (shown.slot, shown.left) == (slot, left) and self.slots.is_told(slot, left)
 
-    def _unplayed(self, tracked: TrackedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
+    def _unplayed(self, request: SentRequest, answer: Node, counts: Sequence[SlotCount]) -> None:
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
-        found, owner = with_new_task(counts, self.slots.tasks), tracked.turn.session_id
+        found, owner = with_new_task(counts, self.slots.tasks), request.turn.session_id
         self._observe(counts, None)
-        new = [slot for slot in found if counts[slot].tokens or tracked.turn.answers == 1]  # else empty again
+        new = [slot for slot in found if counts[slot].tokens or request.turn.answers == 1]  # else empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
             self.simulator.adopt(new[0], Held(left, owner, self._ground.timestamp(), tip=answer.digest.hex()))
-            if tracked.turn.has_images:  # of its messages all is known but the tokens
-                held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
-                self.holds(owner, tuple(node.digest.hex() for node in held))
-            self.journal.used(tracked.kind, owner, self.server.base_url, new[0], {}, tracked.number)
+            if request.turn.has_images:  # of its messages all is known but the tokens
+                self.holds(owner, tuple(node.digest.hex() for node in request.held_after(answer)))
+            self.journal.used(request.kind, owner, self.server.base_url, new[0], {}, request.number)
 
     def refused(self) -> None:
         """The server refused the request that is being played and evaluated nothing of it: the next one need not wait
         for what it left."""
-        tracked, self._current = self._current, None
-        if tracked is not None:
-            tracked.closed.set()
-            if tracked.prediction is not None:
-                self.simulator.never_began()
+        playback, self._current = self._current, None
+        if playback is not None and playback.request.prediction is not None:
+            self.simulator.never_began()
 
-    def _end_unknown(self, tracked: TrackedTurn) -> None:
+    def _end_unknown(self, playback: Playback) -> None:
         """What a request left stays unknown: the next one does not wait for it, unless its slot may still compute."""
-        tracked.closed.set()
-        if tracked.prediction is not None and tracked.tokens is not None and not tracked.played:
-            tracked.played = True
-            self.simulator.cut(tracked.processed or tracked.prediction.cached)
-            if tracked.broken_off:
-                self.cancelled.add(tracked.prediction.slot, len(tracked.tokens), heard=tracked.processed is not None)
-
-    def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
-        return counts[slot].tokens if slot < len(counts) else None
+        playback.closed.set()
+        request, phase, playback.phase = playback.request, playback.phase, "over"
+        if isinstance(request, PredictedRequest) and phase != "over":
+            self.simulator.cut(playback.processed or request.prediction.cached)
+            if phase == "broken off":
+                heard = playback.processed is not None
+                self.cancelled.add(request.prediction.slot, len(request.tokens), heard=heard)
 
     async def _sampled(
-        self, tracked: TrackedTurn, prompt: Tokens, count: int, answer: Node, settled: ChatTurn
+        self, request: PredictedRequest, ended: EndedAnswers, settled: ChatTurn, *, is_shown: bool
     ) -> Tokens:
         """The ids of the sampled tokens, as far as they are known; unknown ones are unlike all others. Those of a
         reply that has another number of tokens as history are not known: it is read ahead in that form. What is stored
         in another form than it came in has the tokens of what came."""
-        if tracked.altered:
+        prompt, answer, count = request.tokens, ended.first, ended.predicted
+        if request.altered:
             return Tokens.unknown(min(count, MOST_SAMPLED))
         state = answer.state
-        if self.is_brief and tracked.shown and not answer.message.reasoning and not answer.message.calls:
+        if self.is_brief and is_shown and not answer.message.reasoning and not answer.message.calls:
             try:
-                prefix = await self.prompts.said_behind(settled, tracked.rendered, _added(tracked, answer.text))
+                prefix = await self.prompts.said_behind(settled, request.rendered, _added(request, answer.text))
             except BackendError as error:
                 self.prompts.gave_up(error)
                 prefix = None
@@ -553,24 +626,25 @@ class ServerCache:
                 history is not None and stopped is not None and not reads_back(count, history - len(prompt), stopped)
             )
             known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
-            if tracked.came is not None and tracked.turn.known is None:
-                printed, known = known, await self._as_it_came(tracked, prompt, count, stopped=bool(stopped))
+            if ended.came is not None and request.turn.known is None:
+                printed, known = known, await self._as_it_came(request, ended.came, count, stopped=bool(stopped))
                 differs = not known or known != printed
-            elif answer.message.calls and history is not None and tracked.turn.known is None:
-                came = await self.prompts.with_calls_as_they_came(settled, tracked.rendered)
+            elif answer.message.calls and history is not None and request.turn.known is None:
+                came = await self.prompts.with_calls_as_they_came(settled, request.rendered)
                 if came is not None:  # in as many tokens or others
                     longer, differs = len(came) - len(prefix) - 1, True
                     fits = reads_back(count, history + longer - len(prompt), bool(stopped))
                     known = came.after(len(prompt)).first(count) if fits else NO_TOKENS
             if differs and answer.message.calls:
                 said = answer.text or answer.message.reasoning
-                same = await self.prompts.retokenised(settled, tracked.rendered, len(prompt), said)
-                known = known or (same if tracked.came is None else NO_TOKENS)  # a text may be printed in other words
+                same = await self.prompts.retokenised(settled, request.rendered, len(prompt), said)
+                known = known or (same if ended.came is None else NO_TOKENS)  # a text may be printed in other words
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
-    async def _as_it_came(self, tracked: TrackedTurn, prompt: Tokens, count: int, *, stopped: bool) -> Tokens:
+    async def _as_it_came(self, request: PredictedRequest, came: str, count: int, *, stopped: bool) -> Tokens:
         """The ids of the `count` sampled tokens by the text that came; none where it may have come in others."""
-        whole = await self.prompts.came_behind(tracked.rendered, tracked.came or "") if tracked.rendered else None
+        prompt = request.tokens
+        whole = await self.prompts.came_behind(request.rendered, came) if request.rendered else None
         if (
             whole is None
             or whole.common(prompt) < len(prompt)

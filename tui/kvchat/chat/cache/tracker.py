@@ -29,7 +29,7 @@ from kvchat.backends.dialect import (
     TextDelta,
     Waiting,
 )
-from kvchat.cache import Change, Rewind, ServerState, Shape
+from kvchat.cache import Change, Finding, Rewind, ServerState, Shape
 from kvchat.cache.causes.evidence import LastRead, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import is_tested, writes_checkpoints
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
@@ -43,7 +43,7 @@ from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.server_notes import ServerNotes, note_in, notes_key
 from kvchat.chat.cache.slot_observer import LOOK_S
 from kvchat.chat.cache.speeds import PrefillSpeeds
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import EndedAnswers, SentRequest, TrackedTurn
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
@@ -336,17 +336,20 @@ class CacheTracker:
 
     def playing(self, tracked: TrackedTurn) -> ServerCache | None:
         """The cache of the server of a request that is on its way; None where the server was changed meanwhile."""
-        cache = self._servers.link(tracked.turn.session_id).cache
+        cache = self._servers.link(tracked.request.turn.session_id).cache
         return cache if cache is not None and cache.plays(tracked) else None
 
-    async def explained(self, tracked: TrackedTurn, cache: ServerCache | None, figures: TurnFigures) -> TurnFigures:
+    async def explained(
+        self, tracked: TrackedTurn, cache: ServerCache | None, figures: TurnFigures
+    ) -> tuple[TurnFigures, Finding | None]:
         """The figures, and where tokens were wasted the cause."""
-        self._journal.reported(tracked, figures)
-        block = self._journal.block(tracked.server)
+        request = tracked.request
+        self._journal.reported(request, figures)
+        block = self._journal.block(request.server)
         if cache is None and block > 1:
             figures = replace(figures, block=block)
-        evidence = self._journal.evidence(tracked, figures, self._conversations.title, self._read_earlier)
-        link = self._servers.link(tracked.turn.session_id)
+        evidence = self._journal.evidence(request, figures, self._conversations.title, self._read_earlier)
+        link = self._servers.link(request.turn.session_id)
         info = link.info
         if evidence.restarted and not evidence.now.server.embedded:
             evidence = replace(evidence, saves_slots=await _saves_slots(link))
@@ -356,6 +359,7 @@ class CacheTracker:
             evidence = replace(evidence, prediction=None, evicted=None, uses=uses)
         evidence = replace(
             evidence,
+            loading_seen=evidence.loading_seen or tracked.loading_seen,
             shape=cache.shape(evidence) if cache is not None else None,
             may_be_full=cache is not None and cache.simulator.may_park,
             room_for_models=info.room_for_models if info is not None else None,
@@ -364,41 +368,39 @@ class CacheTracker:
         )
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
-        finding = tracked.finding = explain(evidence) or silent_loss(evidence)
+        finding = explain(evidence) or silent_loss(evidence)
         predicted, cached = figures.predicted_cached, figures.cached_tokens
         if cache is not None and predicted is not None and cached is not None and not figures.predicted_roughly:
-            kind = f"{evidence.changed_by or 'question'}, {tracked.prediction.source if tracked.prediction else ''}"
+            kind = f"{evidence.changed_by or 'question'}, {request.prediction.source if request.prediction else ''}"
             excused = finding is not None and finding.cause in NOBODY_FORESEES
             cache.trust = cache.trust.judged(kind, predicted, cached, excused=excused)
         if finding is None:
-            return figures
-        return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
+            return figures, None
+        figures = replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
+        return figures, finding
 
-    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, answers: Sequence[Node]) -> bool:
+    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, ended: EndedAnswers) -> bool:
         """The answers to a request ended: note what they left in the cache, which is the first one. Whether that cache
         is tracked."""
-        answer, *others = answers
+        answer, *others = ended.answers
         link = self._servers.link(conversation.id)
         cache = link.cache
         self._speeds.measured()
-        if tracked is not None and tracked.finding is not None:
-            conversation.findings[answer.id] = tracked.finding
         is_tracked = cache is not None and tracked is not None and cache.plays(tracked)
         if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
-            if others and any(map(_ran_out, answers)):
+            if others and any(map(_ran_out, ended.answers)):
                 cache.simulator.ran_out()
-            cache.left(tracked, answers, self._requests.after(conversation, path))
+            cache.left(tracked, ended, self._requests.after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
             if not link.template_asked and not self._servers.links.is_brief:
                 link.template_asked = True
                 self._ground.in_background(self._ask_template(link))
         elif tracked is not None:
-            tracked.closed.set()
-            self._journal.answered(tracked, answer)
+            self._journal.answered(tracked.request, answer)
         if tracked is not None:
             for other in others:
-                self._journal.answered(tracked, other)
+                self._journal.answered(tracked.request, other)
         if cache is None or not cache.prompts.works:
             self._answered_untracked(link, conversation.tree.path(answer.id))
         return is_tracked
@@ -415,36 +417,36 @@ class CacheTracker:
         if link.shared is not None:
             link.shared.answered(path[-1], now)
 
-    def asked_of(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> TrackedTurn:
+    def sent(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> TrackedTurn:
         """A request to a server that cannot be tracked, for what is known of it all the same."""
-        return TrackedTurn(turn, path, number=self._journal.next(), server=identity(backend.info, turn.model))
+        server = identity(backend.info, turn.model)
+        return TrackedTurn(SentRequest(turn, path, server, number=self._journal.next()))
 
-    def watched(self, tracked: TrackedTurn | None, emit: Emit) -> Emit:
+    def watched(self, tracked: TrackedTurn, emit: Emit) -> Emit:
         """`emit`, that also notes when the server had to load its model first, and says with how far the prompt is read
         how long the history is and why it is read again, as far as that is known."""
-        info = self._servers.link(tracked.turn.session_id).info if tracked is not None else None
-        ended = self.ended_since(tracked.path, info) if tracked is not None and info is not None else None
-        if tracked is not None and info is not None:
-            model = info.known(tracked.turn.model or info.model)
-            tracked.loading_seen = model is not None and model.loaded is False
+        turn = tracked.request.turn
+        info, cache = self._servers.link(turn.session_id).info, self.playing(tracked)
+        ended = self.ended_since(tracked.request.path, info) if info is not None else None
+        model = info.known(turn.model or info.model) if info is not None else None
+        tracked.loading_seen = model is not None and model.loaded is False
 
         said: list[str] = []
         is_brief = self._servers.links.is_brief  # then what came is tokenised once, behind the prompt
 
         def noting(event: StreamEvent) -> None:
-            if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":
+            if isinstance(event, Waiting) and event.phase == "loading":
                 tracked.loading_seen = True
             if isinstance(event, PromptShown):
-                if tracked is not None:
-                    tracked.shown, tracked.said = event.text, "".join(said)
-                    tracked.shown_slot, tracked.shown_left = event.slot, event.left
-                    tracked.heard.set()
+                if cache is not None:
+                    cache.shown(tracked, event, "".join(said))
                 return
             if is_brief and isinstance(event, TextDelta):
                 said.append(event.text)
-            if tracked is not None and isinstance(event, Progressed):
-                tracked.batches.append(event.progress)
-                event = Progressed(replace(event.progress, shared=tracked.sent_before, cause=ended))
+            if isinstance(event, Progressed):
+                if cache is not None:
+                    cache.progressed(tracked, event.progress)
+                event = Progressed(replace(event.progress, shared=tracked.request.sent_before, cause=ended))
             emit(event)
 
         return noting

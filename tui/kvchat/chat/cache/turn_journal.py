@@ -24,13 +24,11 @@ from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Se
 from kvchat.cache.causes.server_causes import NEVER
 from kvchat.cache.llamacpp.hypotheses import TOLERANCE
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import BROKEN_OFF, SentRequest
 from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Node, Role, State
 
-BROKEN_OFF = (State.CANCELLED, State.INTERRUPTED, State.ERROR)
-"""Answers after which the server may have written more than came."""
 FINISHED = (State.DONE, State.EMPTY)
 """Answers that the model ended itself, by a token that is no part of the text."""
 AROUND = 64
@@ -155,22 +153,22 @@ class Journal:
         self._done.append(Done(self.next(), conversation, change, message))
 
     def answered(
-        self, tracked: TrackedTurn, answer: Node, slot_tokens: int | None = None, sampled: Tokens | None = None
+        self, request: SentRequest, answer: Node, slot_tokens: int | None = None, sampled: Tokens | None = None
     ) -> None:
         """An answer ended; `slot_tokens` are in its slot now. `sampled`: its tokens, as far as their ids are known;
         None: it is not known at all what they are."""
         figures = answer.figures
         if figures is None or figures.prompt_tokens is None:
             return
-        sent, begun = tracked.sent(), 0
-        if tracked.turn.continues:
-            cut = tracked.path[-1].message
+        sent, begun = request.sent(), 0
+        if request.turn.continues:
+            cut = request.path[-1].message
             sent, begun = replace(sent, wires=sent.wires[:-1]), len(cut.text) + len(cut.reasoning) + AROUND
         used, size = figures.context_used or 0, figures.context_size
         if size is not None and used < size - NOISE:
             slot_tokens = None  # the window never was full: nothing was shifted out of it
         self._reads[answer.id] = (
-            tracked.number,
+            request.number,
             LastRead(
                 sent,
                 figures.prompt_tokens,
@@ -179,7 +177,7 @@ class Journal:
                 answer.text,
                 answer.message.reasoning,
                 begun,
-                tracked.prediction.slot if tracked.prediction else None,
+                request.prediction.slot if request.prediction else None,
                 slot_tokens,
                 stopped_by_model(answer.state),
                 sampled.known == len(sampled) if sampled is not None else None,
@@ -188,15 +186,15 @@ class Journal:
         )
         while len(self._reads) > KEPT_READS:
             self._reads.popitem(last=False)
-        slot = tracked.prediction.slot if tracked.prediction is not None else None
-        self._places[answer.digest.hex()] = tracked.server.base_url, tracked.number, slot
+        slot = request.prediction.slot if request.prediction is not None else None
+        self._places[answer.digest.hex()] = request.server.base_url, request.number, slot
         while len(self._places) > KEPT_PLACES:
             self._places.popitem(last=False)
 
-    def reported(self, tracked: TrackedTurn, figures: TurnFigures) -> None:
+    def reported(self, request: SentRequest, figures: TurnFigures) -> None:
         """What a server said to have reused."""
         if figures.cached_tokens is not None and figures.new_tokens is not None and not figures.first_read:
-            self._cached.setdefault(tracked.server.base_url, deque(maxlen=KEPT)).append(figures.cached_tokens)
+            self._cached.setdefault(request.server.base_url, deque(maxlen=KEPT)).append(figures.cached_tokens)
 
     # -- from one run to the next -----------------------------------------------------------------------------------
 
@@ -273,72 +271,72 @@ class Journal:
 
     def evidence(
         self,
-        tracked: TrackedTurn,
+        request: SentRequest,
         figures: TurnFigures,
         title: Callable[[str], str],
         earlier: Callable[[Node], LastRead | None],
     ) -> Evidence:
         """All that is known about a turn. `title`: of a conversation by its id; `earlier`: what was read for an answer
         before kvchat was started."""
-        since, before = self._last_read(tracked, earlier)
-        owner, server = tracked.turn.session_id, tracked.server.base_url
+        since, before = self._last_read(request, earlier)
+        owner, server = request.turn.session_id, request.server.base_url
         warmed = [
             use.number
             for use in self._uses
-            if use.whole and use.conversation == owner and use.server == server and use.number < tracked.number
+            if use.whole and use.conversation == owner and use.server == server and use.number < request.number
         ]
-        since = max([since, *warmed, *self._read_again(tracked, before)])
-        uses = [use for use in self._uses if since < use.number < tracked.number and use.server == server]
-        seen = [one for one in self._seen if since < one.number < tracked.number and one.server == server]
+        since = max([since, *warmed, *self._read_again(request, before)])
+        uses = [use for use in self._uses if since < use.number < request.number and use.server == server]
+        seen = [one for one in self._seen if since < one.number < request.number and one.server == server]
         last = next((one for one in reversed(seen) if one.what != "foreign"), None)
         ended = last.what if last is not None else ""
         stayed = before is not None and before.sent.server.base_url in ("", server)
         done = next(
-            (one for one in reversed(self._done) if since < one.number < tracked.number and one.conversation == owner),
+            (one for one in reversed(self._done) if since < one.number < request.number and one.conversation == owner),
             None,
         )
-        prediction = tracked.prediction
+        prediction = request.prediction
         return Evidence(
             figures=figures,
-            now=tracked.sent(),
+            now=request.sent(),
             before=before,
             swapped=last.files if stayed and last is not None else None,
             restarted=stayed and ended == "restarted",
             slept=stayed and ended == "slept",
-            loading_seen=tracked.loading_seen or (stayed and ended == "unloaded"),
-            beside_cancelled=tracked.beside_cancelled,
+            loading_seen=stayed and ended == "unloaded",
+            beside_cancelled=request.beside_cancelled,
             changed_by=done.change if done else None,
             changed_message=done.message if done else None,
-            counted=len(tracked.tokens) if tracked.tokens else None,
-            history=tracked.history,
-            drops_reasoning=tracked.drops_reasoning(),
+            counted=len(request.tokens) if request.tokens else None,
+            history=request.history,
+            drops_reasoning=request.drops_reasoning(),
             prediction=prediction,
-            uses=tuple(own for use in uses if (own := _own(use, tracked, title)) is not None),
+            uses=tuple(own for use in uses if (own := _own(use, request, title)) is not None),
             foreign=_foreign(seen, before),
-            denied=tracked.denied if self._may_reuse(server) else None,
-            evicted=_evicted(tracked, figures, uses) if not ended else None,
-            block=self.block(tracked.server),
-            flags=kind_of(tracked.server.kind).flags,
+            denied=request.denied if self._may_reuse(server) else None,
+            evicted=_evicted(request, figures, uses) if not ended else None,
+            block=self.block(request.server),
+            flags=kind_of(request.server.kind).flags,
             turns_without_reuse=self._without_reuse(server),
-            unkept=_unkept(tracked) if not warmed else None,
+            unkept=_unkept(request) if not warmed else None,
         )
 
-    def _read_again(self, tracked: TrackedTurn, before: LastRead | None) -> Iterator[int]:
+    def _read_again(self, request: SentRequest, before: LastRead | None) -> Iterator[int]:
         """The requests that have read the messages which a branch shares with `before`, its last answer included, for a
         newer turn of another branch: what happened before them is no cause."""
         if before is None or not before.sent.wires:
             return
         shared = len(before.sent.wires) + 1
         for number, read in self._reads.values():
-            wires, is_same = read.sent.wires, read.sent.server.base_url == tracked.server.base_url
-            goes_on = len(wires) > shared and wires[:shared] == tracked.turn.wires[:shared]
-            if is_same and goes_on and number < tracked.number:
+            wires, is_same = read.sent.wires, read.sent.server.base_url == request.server.base_url
+            goes_on = len(wires) > shared and wires[:shared] == request.turn.wires[:shared]
+            if is_same and goes_on and number < request.number:
                 yield number
 
     def _last_read(
-        self, tracked: TrackedTurn, earlier: Callable[[Node], LastRead | None]
+        self, request: SentRequest, earlier: Callable[[Node], LastRead | None]
     ) -> tuple[int, LastRead | None]:
-        for node in reversed(tracked.path):
+        for node in reversed(request.path):
             if node.id in self._reads:
                 return self._reads[node.id]
             if node.role is Role.ASSISTANT and (found := earlier(node)) is not None:
@@ -381,12 +379,12 @@ def identity(server: ServerInfo, model: str) -> ServerIdentity:
     return ServerIdentity(server.base_url, server.kind, server.build, model, server.embedded)
 
 
-def _own(use: Use, tracked: TrackedTurn, title: Callable[[str], str]) -> OwnUse | None:
+def _own(use: Use, request: SentRequest, title: Callable[[str], str]) -> OwnUse | None:
     """A use as evidence; None where it served this very branch."""
     kind: Literal["side", "warm-up", "conversation", "branch"] = use.kind
-    said = use.of(tracked.shape)
-    if use.conversation == tracked.turn.session_id:
-        if use.kind != "conversation" and (said is None or not tracked.shared(said.overwritten)):
+    said = use.of(request.shape)
+    if use.conversation == request.turn.session_id:
+        if use.kind != "conversation" and (said is None or not request.shared(said.overwritten)):
             return None
         kind = "branch" if use.kind == "conversation" else use.kind
     slot = said.slot if said is not None else use.slot
@@ -394,15 +392,15 @@ def _own(use: Use, tracked: TrackedTurn, title: Callable[[str], str]) -> OwnUse 
         kind,
         title(use.conversation) if use.kind == "conversation" else "",
         slot,
-        tracked.kept(slot),
-        tracked.shared(said.overwritten) if said is not None else None,
+        request.kept(slot),
+        request.shared(said.overwritten) if said is not None else None,
         said.chosen_by == "prefix" if said is not None else None,
     )
 
 
-def _unkept(tracked: TrackedTurn) -> TurnFigures | None:
+def _unkept(request: SentRequest) -> TurnFigures | None:
     """As of `Evidence`."""
-    last = next((node for node in reversed(tracked.extended) if node.role is Role.ASSISTANT), None)
+    last = next((node for node in reversed(request.extended) if node.role is Role.ASSISTANT), None)
     figures = last.figures if last is not None else None
     return figures if figures is not None and figures.alternative else None
 
@@ -414,18 +412,18 @@ def _foreign(seen: Sequence[Sighting], before: LastRead | None) -> Foreign | Non
     return next(iter([*here, *found]), None)
 
 
-def _evicted(tracked: TrackedTurn, figures: TurnFigures, uses: Sequence[Use]) -> int | None:
+def _evicted(request: SentRequest, figures: TurnFigures, uses: Sequence[Use]) -> int | None:
     """Tokens of this branch that the host cache had no room for: of a state that was pushed out of it, or of a parked
     one that was to be used, where the server did what it does without that one."""
-    prediction, cached = tracked.prediction, figures.cached_tokens
+    prediction, cached = request.prediction, figures.cached_tokens
     if prediction is None or cached is None:
         return None
-    if tracked.before is not None and not all(held.tokens.known for held in tracked.before.parked):
+    if request.before is not None and not all(held.tokens.known for held in request.before.parked):
         return None  # another request may have taken it
-    pushed = [tracked.shared(said.pushed_out) for use in uses if (said := use.of(tracked.shape)) is not None]
+    pushed = [request.shared(said.pushed_out) for use in uses if (said := use.of(request.shape)) is not None]
     gone = max(pushed, default=0) - max(prediction.best, cached)
     if prediction.source == "parked" and prediction.cached > cached and not prediction.allows(cached):
-        without = tracked.without_parked(cached)
+        without = request.without_parked(cached)
         if without is not None and without.allows(cached, TOLERANCE):
             gone = prediction.cached - cached
     return gone if gone > NOISE else None

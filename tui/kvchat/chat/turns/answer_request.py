@@ -190,20 +190,18 @@ class AnswerRequests:
         if cache is not None:
             await self._warm_up.finished_for(link.lane, cache, turn, request.warmed)
         await link.lane.stop_spare()
-        tracked = request.tracked = (
-            await cache.before(turn, path, request.live.read, emit=emit)
-            if cache
-            else (self._core.tracker.asked_of(backend, turn, path))
-        )
-        if cache:
-            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
         for answer_run in request.runs:
             answer_run.live.context_size = info.window(turn.model)
-        if cache:
-            cache.sent(tracked, turn.slot)
-        elif link.shared:
-            asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
-            link.shared.sent(asked, self._core.timestamp())
+        if cache is not None:
+            prepared = await cache.before(turn, path, request.live.read, emit=emit)
+            turn = replace(turn, slot=await self._routes.planned(backend, cache, prepared))
+            tracked = cache.sent(prepared, turn.slot)
+        else:
+            tracked = self._core.tracker.sent(backend, turn, path)
+            if link.shared is not None:
+                asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
+                link.shared.sent(asked, self._core.timestamp())
+        request.tracked = tracked
         watched = self._core.tracker.watched(tracked, emit)
         is_kept = False
 

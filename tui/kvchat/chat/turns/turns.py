@@ -28,7 +28,7 @@ from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache import Change, Finding
 from kvchat.chat.cache.states.state_saver import StateSaver
-from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.tracked_turn import EndedAnswers, TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.conversations.shared import Head
@@ -116,7 +116,7 @@ class Turns:
         """The conversations in which one of several answers is to be chosen."""
         self._next: dict[str, asyncio.Task[None]] = {}
         """By conversation: sends the next message of its queue."""
-        self._explanations: set[asyncio.Task[TurnFigures]] = set()
+        self._explanations: set[asyncio.Task[tuple[TurnFigures, Finding | None]]] = set()
         core.conversations.occupations.append(self)
 
     @on_newest(Head.AWAITED)
@@ -553,22 +553,21 @@ class Turns:
         conversation = request.conversation
         answers = await asyncio.gather(*(answer_run.run() for answer_run in request.runs))
         tracked = request.tracked
-        if tracked is not None and request.live.progress is not None:
-            tracked.processed = request.live.progress.processed
-        if tracked is not None and len(answers) > 1:
-            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: request.runs[at].live.ended_at))
-        if tracked is not None and answers[0].text != (came := whole_characters(request.live.text)):
-            tracked.came = came
-        figures = await self._explained_if_possible(tracked, answers[0].figures)
+        figures, finding = await self._explained_if_possible(tracked, answers[0].figures)
         ahead = self._warm_up.prefilled(conversation.id, (figures and figures.cached_tokens) or 0)
         figures = figures and replace(figures, ahead_tokens=ahead or None)
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
         note = answers[0].note
         if tracked is not None and (note is None or note.is_a(NoteKind.LONGEST)):  # which its state tells as well
-            answers[0] = replace(answers[0], note=_doubt(tracked.finding) or note)
+            answers[0] = replace(answers[0], note=_doubt(finding) or note)
         for answer, answer_run in zip(answers, request.runs, strict=True):
             await self._settle(request, answer, answer_run)
-        if self._core.tracker.left(conversation, tracked, answers):
+        if finding is not None:
+            conversation.findings[answers[0].id] = finding
+        came = whole_characters(request.live.text)
+        order = sorted(range(len(answers)), key=lambda at: request.runs[at].live.ended_at)
+        ended = EndedAnswers(answers, came if came != answers[0].text else None, tuple(order) if order[1:] else ())
+        if self._core.tracker.left(conversation, tracked, ended):
             self._saver.save_soon()
         return answers
 
@@ -612,22 +611,22 @@ class Turns:
         self,
         tracked: TrackedTurn | None,
         figures: TurnFigures | None,
-    ) -> TurnFigures | None:
+    ) -> tuple[TurnFigures | None, Finding | None]:
         """The answer is worth more than what can be told about it."""
         if tracked is None or figures is None:
-            return figures
+            return figures, None
         explanation = asyncio.create_task(self._explained(tracked, figures))
         self._explanations.add(explanation)
         await asyncio.wait({explanation})
         self._explanations.discard(explanation)
         if explanation.cancelled():
-            return figures
+            return figures, None
         if error := explanation.exception():
             log.error("a turn could not be explained", exc_info=error)
-            return figures
+            return figures, None
         return explanation.result()
 
-    async def _explained(self, tracked: TrackedTurn, figures: TurnFigures) -> TurnFigures:
+    async def _explained(self, tracked: TrackedTurn, figures: TurnFigures) -> tuple[TurnFigures, Finding | None]:
         """The figures with the prediction and, where tokens were wasted, the cause."""
         cache = self._core.tracker.playing(tracked)
         if cache is not None:
