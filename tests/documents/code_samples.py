@@ -257,13 +257,16 @@ end
 """,
     ),
     "a.hs": (
-        ["A where", "add"],
+        ["A", "add", "take n"],
         """\
 module A where
 
 -- | Adds.
 add :: Int -> Int
 add x = x
+
+take n =
+  n
 """,
     ),
     "a.el": (
@@ -274,6 +277,85 @@ add x = x
 
 (defun say (x)
   x)
+""",
+    ),
+    "a.css": (
+        [".a:hover", "@media screen", ""],
+        """\
+.a:hover {
+  color: red;
+}
+
+@media screen {
+  .b { color: blue; }
+}
+
+.c { color: green; }
+""",
+    ),
+    "a.tcl": (
+        ["", "::a::say", ""],
+        """\
+package require x
+
+# Says.
+proc ::a::say {x} {
+    puts $x
+}
+a::say
+""",
+    ),
+    "a.pm": (
+        ["", "new", ""],
+        """\
+package A;
+
+=head1 NAME
+
+For example
+
+    sub no {
+    }
+
+=cut
+
+sub new {
+    my $x = shift;
+}
+1;
+""",
+    ),
+    "CMakeLists.txt": (
+        ["", "find_it", ""],
+        """\
+project(x)
+
+# Finds.
+function(find_it name)
+  message(x)
+endfunction()
+find_it(a
+  b)
+""",
+    ),
+    "Dockerfile": (
+        ["python:3.12 AS build", "scratch"],
+        """\
+# Builds.
+FROM python:3.12 AS build
+RUN a && \\
+    b
+FROM scratch
+""",
+    ),
+    "a.xyz.erl": (
+        ["", "add"],
+        """\
+-module(a).
+
+%% Adds.
+add(X) ->
+    X.
 """,
     ),
     "a.toml": (
@@ -288,7 +370,7 @@ y = 2
 """,
     ),
     "a.yaml": (
-        ["name", "services"],
+        ["", "services"],
         """\
 # top
 name: x
@@ -298,7 +380,7 @@ services:
 """,
     ),
     "a.json": (
-        ["", "a", "b"],
+        ["", "b"],
         """\
 {
   "a": 1,

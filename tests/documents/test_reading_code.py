@@ -174,6 +174,40 @@ def test_preprocessor_lines_define_nothing() -> None:
     assert titles("a.c", "#if defined(X)\n#define f(x) g(x)\n#endif\n") == [""]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/usr/bin/env anything\nsay x\n  y\n",
+        "#!/opt/own -q\nsay x\n  y\n",
+        "#!/usr/bin/python3\ndef say():\n  y\n",
+    ],
+)
+def test_a_script_is_code_whatever_runs_it(text: str) -> None:
+    said = read("script", text).sections[-1]
+    assert said.titles[0].startswith("say") and said.code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "setup(\n    name=1,\n)\n",
+        "setup(\n    main(\n        1\n    )\n)\n",
+        "x = setup(\n    1\n)\n",
+        "if x:\n    setup()\n",
+        "TABLE = {\n    'a': [\n        1,\n    ],\n}\n",
+        "for x in (1,\n          2):\n    pass\n",
+    ],
+    ids=repr,
+)
+def test_a_call_a_value_or_a_branch_defines_nothing(text: str) -> None:
+    assert titles("a.py", text) == [""]
+
+
+@pytest.mark.parametrize("name", ["a.c", "a.js", "a.sh", "a.awk"])
+def test_braces_hold_lines_that_are_not_indented(name: str) -> None:
+    assert titles(name, "run(a) {\nout:\nmore\n  deeper\n}\nend_of_it\n") == ["run", ""]
+
+
 def test_code_has_no_title_of_its_own() -> None:
     assert read("a.py", PYTHON).title == ""
 

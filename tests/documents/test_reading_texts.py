@@ -117,7 +117,7 @@ def test_a_name_or_a_beginning_says_how_a_text_is_read(name: str, first: str, ex
     assert titles(name, first)[-1] == expected
 
 
-@pytest.mark.parametrize("name", ["notes", "x.unknown", "a.css", "py"])
+@pytest.mark.parametrize("name", ["notes", "x.unknown", "py"])
 def test_a_text_without_a_known_name_is_one_piece(name: str) -> None:
     assert titles(name, "def f():\n# x\n") == [""]
 

@@ -69,9 +69,10 @@ class Outline(Struct):
     def titles(self) -> tuple[str, ...]:
         return tuple(title for _, title in self._open)
 
-    def is_inside(self, level: int) -> bool:
-        """Whether anything of a lower level is open."""
-        return any(one < level for one, _ in self._open)
+    @property
+    def last(self) -> str:
+        """The innermost; empty: none is open."""
+        return self._open[-1][1] if self._open else ""
 
     def opened(self, level: int, title: str) -> tuple[str, ...]:
         """The open headings after one of that level, which ends those of its level and of deeper ones."""

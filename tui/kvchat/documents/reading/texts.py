@@ -202,23 +202,13 @@ def text_reader(name: str) -> Reader:
     suffixes = path.suffixes
     if suffixes[-2:] == [".rst", ".txt"]:  # as Sphinx publishes its sources
         return read_rst
-    if found := _MARKUP.get(path.suffix) or code.reader_of(path.name):
-        return found
-    return _by_content
+    return code.reader_of(path.name) or _MARKUP.get(path.suffix) or _by_content
 
 
 def _by_content(text: str) -> Content:
     """The sections of a text whose name says nothing."""
-    beginning = text[:4000]
-    if beginning.startswith("#!") and (reader := code.reader_of_program(_program(beginning))):
-        return reader(text)
-    if _ROFF_BEGINS.match(beginning):
+    if text.startswith("#!"):
+        return code.read_code(text)
+    if _ROFF_BEGINS.match(text[:4000]):
         return read_roff(text)
     return read_underlined(text)
-
-
-def _program(beginning: str) -> str:
-    """What the first line says that the script is run by: `python3` of `#!/usr/bin/env -S python3 -u`."""
-    words = [word.rpartition("/")[2] for word in beginning[2:].partition("\n")[0].split()]
-    words = [word for word in words if not word.startswith("-") and "=" not in word]
-    return next(iter(words[1:] if words[:1] == ["env"] else words), "").lower()
