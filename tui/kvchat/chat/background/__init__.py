@@ -1,1 +1,1 @@
-"""Work beside the conversations: the queue and its kinds of jobs, memory and documents on their threads."""
+"""Work in the background: the queue of jobs and its kinds, memory and documents on their threads."""

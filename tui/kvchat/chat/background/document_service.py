@@ -1,4 +1,4 @@
-"""Collections of documents as the user meets them: added, indexed beside everything else, kept up to date.
+"""Collections of documents as the user meets them: added, indexed in the background, kept up to date.
 
 Indexing is done by a process of its own, one collection at a time; neither a chat nor the screen waits for
 it, and nothing of it is loaded where there are no collections.
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from kvchat.prompt.context import ContextBlock
 
 BEGIN_S = 5.0
-"""How long after the start the files are looked at."""
+"""Seconds from the start to the first look at the files."""
 LOOK_S = 60.0
-"""How often they are looked at where the system does not tell of changes."""
+"""Seconds between two looks where the system does not report changes."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,11 +53,11 @@ class DocumentService:
         self._opening = threading.Lock()
         self._reader = Worker("kvchat-documents")
         self._caretaker = Worker("kvchat-collections")
-        """For what takes long and nobody waits for."""
+        """For what takes long and has nothing waiting for it."""
         self._has_collections: bool | None = None
         self._indexers: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, bool] = {}
-        """Those in which something changed while they were indexed, and whether all is to be indexed anew."""
+        """Those in which something changed while they were indexed, and whether all of it is to be indexed again."""
         self._indexing: dict[str, IndexingProgress] = {}
         self._reports: dict[str, IndexingReport] = {}
         self._one_at_a_time = asyncio.Lock()
@@ -78,8 +78,8 @@ class DocumentService:
         return self._has_collections
 
     async def with_library(self, work: Callable[[Library], T], *, patient: bool = False) -> T:
-        """What `work` gives back, done beside the loop, in the order of the calls; `patient`: on a thread of its own,
-        because it takes long and no question waits for it. Raises ChatError."""
+        """The result of `work`, which runs on a thread, in the order of the calls; `patient`: on a thread of its own,
+        for what takes long and has no question waiting for it. Raises ChatError."""
         if self._open_library is None:
             raise ChatError(ChatProblem.NO_DOCUMENTS)
 
@@ -122,7 +122,8 @@ class DocumentService:
         return await self.with_library(count)
 
     async def search(self, query: str, most: int, collection: Collection | None = None) -> Sequence[Passage]:
-        """At most so many passages that the words find, best first, in one collection or in all. Raises ChatError."""
+        """The `most` best passages that the words of `query` find, best first, in one collection or in all. Raises
+        ChatError."""
         scopes = [collection.scope] if collection is not None else []
         return await self.with_library(lambda library: library.search(query, most, scopes))
 
@@ -167,8 +168,8 @@ class DocumentService:
                 await self.with_library(lambda library, some=some: library.forget(some), patient=True)  # type: ignore[misc]
 
     async def look_for_changes(self, name: str = "", anew: bool = False) -> None:
-        """Begin to look for changes in a collection (without a name: in all); `anew`: read everything again. Raises
-        ChatError."""
+        """Begin to look for changes in a collection (without a name: in all). True of `anew` reads unchanged files
+        again too. Raises ChatError."""
         chosen = await self.with_library(lambda library: [library.get(name)] if name else library.collections())
         for collection in chosen:
             self._index(collection.name, anew)
@@ -206,7 +207,7 @@ class DocumentService:
             self._core.events.tell(IndexingProgressed(name))
 
     async def _indexed(self, name: str, anew: bool) -> None:
-        def told(progress: IndexingProgress) -> None:
+        def show_progress(progress: IndexingProgress) -> None:
             self._indexing[name] = progress
             self._core.events.tell(IndexingProgressed(name))
 
@@ -214,7 +215,7 @@ class DocumentService:
 
         try:
             async with self._one_at_a_time:
-                self._reports[name] = await self._carried_out(name, anew, told)
+                self._reports[name] = await self._run(name, anew, show_progress)
         except ChatError as error:
             self._reports[name] = IndexingReport(name, trouble=str(error))
         except Exception as error:
@@ -230,7 +231,7 @@ class DocumentService:
         if again is not None:
             self._index(name, again)
 
-    async def _carried_out(self, name: str, anew: bool, told: Callable[[IndexingProgress], None]) -> IndexingReport:
+    async def _run(self, name: str, anew: bool, show_progress: Callable[[IndexingProgress], None]) -> IndexingReport:
         from kvchat.documents.indexing.process import indexed
 
         collection, options, path = await self.with_library(
@@ -238,7 +239,7 @@ class DocumentService:
         )
         if path is None:
             raise ChatError(ChatProblem.NO_INDEX_WRITTEN)
-        report = await indexed(path, collection, options, told, anew)
+        report = await indexed(path, collection, options, show_progress, anew)
         if not report.trouble:
             await self.with_library(lambda library: library.indexed(name))
         return report
@@ -271,8 +272,8 @@ class DocumentService:
         return (self._known_names or self._names()) if self.has_library else frozenset()
 
     async def look_up(self, work: Callable[[Library | None], T]) -> T:
-        """What `work` finds in the library, None where there are no collections; left out where nobody waits for it
-        any more. Raises ChatError and StoreError."""
+        """What `work` finds in the library, which is None where there are no collections. It is left out where its
+        caller was cancelled. Raises ChatError and StoreError."""
         is_there = bool(self.roots())
         return await self._reader.do(lambda: work(self._opened_library() if is_there else None), droppable=True)
 
@@ -287,14 +288,14 @@ class DocumentService:
             self._watch = asyncio.create_task(self._looked_after(rest))
 
     async def _looked_after(self, rest: float) -> None:
-        """Index what has changed since the last run; then what the system tells of, or, where it does not, what a look
-        now and then finds."""
+        """Index what has changed since the last run; then what the system reports, or else what a look now and then
+        finds."""
         await asyncio.sleep(rest)
         try:
             roots = await self.with_library(lambda library: {one.name: Path(one.root) for one in library.collections()})
             await self._forget_orphans()
             await self._look(roots)
-            await self._told_of_changes(roots)
+            await self._follow_changes(roots)
             while True:
                 await asyncio.sleep(LOOK_S)
                 await self._look(roots)
@@ -309,8 +310,8 @@ class DocumentService:
             ):
                 self._index(name)
 
-    async def _told_of_changes(self, roots: Mapping[str, Path]) -> None:
-        """Ends where the system does not tell."""
+    async def _follow_changes(self, roots: Mapping[str, Path]) -> None:
+        """Ends where the system does not report changes."""
         from kvchat.documents.indexing.watching import changes
 
         async for name in changes(roots):

@@ -1,4 +1,4 @@
-"""What waits to be gone through for memories, and when it is due.
+"""The queue of extractions: which messages are pending, and when they are due.
 
 Every message is pending or covered by an extraction that succeeded (`extraction_job`).
 """
@@ -31,7 +31,7 @@ EXTRACTION = "extraction"
 WAS_OFF = "memory.was_off"
 """The setting that says that memory was off in the settings when kvchat ran last."""
 RESUME_S = 30.0
-"""How often it is looked for what other kvchats have left."""
+"""Seconds between two looks for what other kvchats have left."""
 RESUMED = 50
 """Conversations that are put into the queue at once of what was left."""
 QUEUE_PAGE = 100
@@ -39,7 +39,7 @@ QUEUE_PAGE = 100
 
 
 class QueueRow(Struct, frozen=True):
-    """A conversation with messages that were not gone through yet, or with a job."""
+    """A conversation with messages that are pending extraction, or with a job."""
 
     conversation: str
     title: str
@@ -100,7 +100,7 @@ class Extraction(ConversationObserver):
             await self._announce_memory()
 
     async def _announce_memory(self) -> None:
-        """Say once that conversations are gone through, before the first one is."""
+        """Show once that memories are extracted, before the first extraction."""
         if self._jobs.enabled and await self._once.first("memory"):
             self._core.events.tell(MemoryBegins())
 
@@ -127,7 +127,7 @@ class Extraction(ConversationObserver):
         return await self._core.writer.call(lambda: ExtractionLedger(self._core.store.database).pending(path))
 
     async def request(self, id: str) -> None:
-        """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
+        """Extract the memories of a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self._memory.is_on(id):
             raise ChatError(ChatProblem.MEMORY_OFF)
         path, pending = await self.waiting(self._core.conversations.load(id))
@@ -154,11 +154,11 @@ class Extraction(ConversationObserver):
         return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
 
     async def retry(self, id: str) -> None:
-        """Go through a paused conversation again."""
+        """Try the extraction of a paused conversation again."""
         await self._jobs.retry(EXTRACTION, id)
 
     def begin(self) -> None:
-        """Go through what earlier runs have left, from now on."""
+        """Work on what earlier runs have left, from now on."""
         if self._jobs.enabled and self._memory.has_memory:
             self._core.in_background(self._resume() if self._core.settings.memory.enabled else self._note_off())
 
@@ -169,7 +169,7 @@ class Extraction(ConversationObserver):
             self._core.in_background(self._resume())
 
     async def _note_off(self) -> None:
-        """Memory is off in the settings: what is said until it is on again is never gone through."""
+        """Memory is off in the settings: of what is written until it is on again nothing is ever extracted."""
         await self._core.writer.write(lambda: self._core.store.set_setting(WAS_OFF, "yes"))
 
     async def _resume(self) -> None:
@@ -224,8 +224,8 @@ class Extraction(ConversationObserver):
         await self._capture(id)
 
     async def set_memory(self, id: str, on: bool) -> None:
-        """Have a conversation gone through for memories and given them, or not. What is said while it is off never
-        is."""
+        """Switch memory on or off in a conversation: extraction and recall. Of what is written while it is off nothing
+        is ever extracted. Raises ChatError."""
         key, conversation = f"memory.off {id}", self._core.conversations.load(id)
         await self._core.conversations.shared.look(conversation)
         if not on:
@@ -241,12 +241,12 @@ class Extraction(ConversationObserver):
             await self._jobs.drop(EXTRACTION, id)
 
     async def _pass_over(self, conversation: OpenConversation, last: str) -> None:
-        """What came after the message `last`, or does not stand above it, is covered without being gone through."""
+        """Cover what came after the message `last`, or is not above it, without an extraction."""
         before = {node.id for node in conversation.tree.path(last)} if last in conversation.tree else set()
         for path in [conversation.path(), *await self._other_branches(conversation)]:
             nodes = [node.id for node in await self._pending(path) if node.id not in before]
             await self._memory.pass_over(conversation.id, nodes)
 
     def wanted(self, record: Conversation | None) -> bool:
-        """Whether a conversation is to be gone through at all."""
+        """Whether memories are to be extracted from a conversation at all."""
         return record is not None and record.trashed is None and record.memory and self._memory.is_on(record.id)

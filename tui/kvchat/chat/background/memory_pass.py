@@ -1,4 +1,4 @@
-"""A kind of job that goes through a conversation behind each extraction of it.
+"""A kind of job that reads a conversation after each extraction of it.
 
 It is done in the same lane, as a suffix of the conversation's own prompt and never in another form.
 """

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from kvchat.memory.recall import Recalled
 
 RECALL_S, FIRST_RECALL_S = 0.5, 3.0
-"""A question waits no longer than this for its memories; the first of a run, for which they are read, no longer than
-that."""
+"""Seconds that a question waits for its memories, at most; the first of a run, for which they are read, waits
+longer."""
 QUIT_S = 1.0
 HISTORY = 500
 """Changes of an overview."""
 HITS = 50
-"""What a search asks the index for."""
+"""Memories that a search asks the index for."""
 
 WhyOff = Literal["", "incognito", "settings", "conversation", "internet", "demo"]
-"""Why a conversation has no memory: the run is incognito, it is off in the settings or in the conversation, or what is
-said goes to the internet; or why it is only given memories: the demo model finds none. Empty: it has one."""
+"""Why a conversation has no memory: the run is incognito, it is off in the settings or in the conversation, or its
+server is on the internet; or why memories are only recalled: the demo model extracts none. Empty: it has one."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class MemoryService:
         return self._open_memories is not None
 
     async def with_memories(self, work: Callable[[Memories], T]) -> T:
-        """What `work` gives back, done beside the loop, in the order of the calls. Raises ChatError."""
+        """The result of `work`, which runs on a thread, in the order of the calls. Raises ChatError."""
         if self._open_memories is None:
             raise ChatError(ChatProblem.NO_MEMORY)
 
@@ -118,7 +118,7 @@ class MemoryService:
         return self._memories
 
     def look_soon(self) -> None:
-        """Look at the files beside everything else, where they were read before."""
+        """Look at the files in the background, where they were read before."""
         if self._memories is not None and not self._looking:
             self._looking = True
             self._core.in_background(self.look())
@@ -136,15 +136,15 @@ class MemoryService:
     # -- for which conversations
 
     def is_on(self, id: str) -> bool:
-        """Whether a conversation is gone through for memories."""
+        """Whether memories are extracted from a conversation."""
         return not self.why_off(id)
 
     def recalls(self, id: str) -> bool:
-        """Whether a conversation is given memories."""
+        """Whether memories are recalled in a conversation."""
         return self.why_off(id) in ("", "demo")
 
     def why_off(self, id: str) -> WhyOff:
-        """Why a conversation is not gone through for memories."""
+        """Why no memories are extracted from a conversation; empty: they are."""
         settings, record = self._core.settings.memory, self._core.conversations.record(id)
         if not self.has_memory:
             return "incognito"
@@ -158,18 +158,18 @@ class MemoryService:
         return "demo" if info is not None and info.is_demo else ""
 
     def worker(self, id: str) -> Link:
-        """The server that a conversation is gone through by, reached or not."""
+        """The server that extracts the memories of a conversation, reached or not."""
         chosen, servers = self._core.settings.memory.profile, self._core.servers
         return servers.links.at(chosen) if chosen in self._core.settings.profiles else servers.link(id)
 
     async def pass_over(self, id: str, nodes: Sequence[str]) -> None:
-        """These messages of a conversation are never gone through."""
+        """Extract nothing from these messages of a conversation, ever."""
         if nodes and self.has_memory:
             await self._core.writer.write(lambda: pass_over(self._core.store.database, id, nodes))
 
     async def is_passed_over(self, path: Sequence[Node]) -> bool:
-        """Whether no question of a branch is ever gone through: all was asked with `kvchat ask`, or while memory was
-        off."""
+        """Whether nothing is ever extracted from the questions of a branch: all were asked with `kvchat ask`, or while
+        memory was off."""
         nodes = [node.id for node in path]
         return await self._core.writer.call(lambda: is_passed_over(self._core.store.database, nodes))
 
@@ -213,7 +213,7 @@ class MemoryService:
             return ()
 
     async def profile(self, conversation: OpenConversation) -> Recalled | None:
-        """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
+        """The profile that precedes a conversation's first question, whatever that will be; None: there is none."""
         path, tokens = conversation.path(), self._core.settings.memory.profile_tokens
         if len(path) > 1 or not self._core.settings.memory.recall or not self.recalls(conversation.id):
             return None
@@ -230,7 +230,7 @@ class MemoryService:
 
     async def _found_in(self, find: Callable[[Memories], T]) -> T | None:
         """What `find` finds in the memory as its files are; None where nothing is remembered. Loading the memory takes
-        a while, and so does what finds in it: it stems the words that tell nothing. Raises ChatError."""
+        a while, and so does `find`, which stems the most common words. Raises ChatError."""
         if self._memories is None and await self._remembering.do(self._is_untouched):
             return None
 
@@ -326,13 +326,13 @@ class MemoryService:
         )
 
     async def proposals(self) -> list[str]:
-        """The ids of what waits for the user's yes. Raises ChatError."""
+        """The ids of the memories that are pending approval. Raises ChatError."""
         from kvchat.memory.entry import Status
 
         return await self.with_memories(lambda memories: [one.id for one in memories.entries(Status.PENDING)])
 
     async def forget(self, words: str) -> tuple[int, Entry | None]:
-        """Delete the one memory in whose text every word stands as a whole word, in any case: how many have the words,
+        """Delete the one memory whose text has every word of `words` as a whole word, in any case: how many have them,
         and what was deleted. Raises ChatError."""
         wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
 

@@ -1,6 +1,6 @@
-"""Looking for skills in what an extraction has gone through, where the settings say so.
+"""Looking for skills in what an extraction has covered, where the settings say so.
 
-Each extraction is looked at once. What is found waits for the user's yes.
+Each extraction is looked at once. What is found is pending approval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job asks of a conversation's server while that rests.
+"""What a job asks of a conversation's server while it rests.
 
 A request is made where it extends what the server holds, in the lane and behind all that goes first; what it
 may have pushed out is brought back.
@@ -59,13 +59,13 @@ class SpareTime:
             return None
         return link, conversation
 
-    async def answer(self, lane: Lane, request: Callable[[], Awaitable[Node]], beside: str | None) -> Node | Outcome:
-        """The settled answer to a request, or how its job ends without one. `beside`: the conversation that the request
-        extends, so that it cannot have pushed this one out; empty: none. None: it pushes nothing out."""
+    async def answer(self, lane: Lane, request: Callable[[], Awaitable[Node]], extends: str | None) -> Node | Outcome:
+        """The settled answer to a request, or how its job ends without one. `extends`: the conversation that the
+        request extends, which it cannot have pushed out of the cache; empty: none. None: it pushes nothing out."""
         answer, began = await self._jobs.in_lane(lane, request)
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if beside is not None and self._core.conversations.looked_at not in ("", beside):
+        if extends is not None and self._core.conversations.looked_at not in ("", extends):
             self._warm_up.soon(self._core.conversations.looked_at, 0.0)
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, note_sentence(answer.note))

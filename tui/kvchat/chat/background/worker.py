@@ -1,7 +1,7 @@
-"""A thread that does one piece of work after the other, and holds up nobody's end.
+"""A thread that does one piece of work after the other, and holds up no end.
 
 What is handed in is done in order. A piece that hangs (another program holds a lock) is left behind when
-kvchat ends; one that nobody waits for any more is left out where that was allowed.
+kvchat ends; one whose caller was cancelled is left out where that was allowed.
 """
 
 from __future__ import annotations
