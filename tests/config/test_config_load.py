@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from kvchat.config import Problem, ServerSettings, Settings, effective, load
+from kvchat.config.option import as_text, from_text
+from kvchat.config.settings import PARAMETERS
 from kvchat.prompt.request import Parameters
 
 
@@ -143,7 +145,7 @@ def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sent
             "1:1: time_stamp_minutes must be from 1 to 10080; the default, 10, is used",
         ),
         (f"[parameters]\ntemperature = {'9' * 400}", "2:1: parameters.temperature must be from 0 to 5; it is left out"),
-        (f"[parameters]\nseed = -{'9' * 400}", "2:1: parameters.seed must be from -1 to 4.29497e+09; it is left out"),
+        (f"[parameters]\nseed = -{'9' * 400}", "2:1: parameters.seed must be from -1 to 4294967295; it is left out"),
         (
             f"[parameters.extra]\nx = [{{y = {'9' * 400}}}]",
             "1:1: parameters.extra must not hold nan, inf or a whole number of more than 64 bits; the default, {}, is used",
@@ -303,3 +305,29 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
         Problem(None, None, None, "KVCHAT_ENGINE_SLOTS must be a whole number; it is not used"),
         Problem(None, None, None, "parameters.top_p must be from 0 to 1; it is not used"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("stop", "END", ("END",)),
+        ("stop", '["a", "b"]', ("a", "b")),
+        ("response_format", "json", {"type": "json_object"}),
+        ("response_format", '{"type": "x", "n": null}', {"type": "x", "n": None}),
+        ("response_format", '{type = "x"}', {"type": "x"}),
+        ("extra", "mirostat = 2", {"mirostat": 2}),
+        ("extra", '{"mirostat": 2}', {"mirostat": 2}),
+    ],
+)
+def test_a_list_or_a_table_in_a_field_is_written_as_in_the_file_or_as_json(name: str, text: str, value: object) -> None:
+    spec = PARAMETERS[name]
+    assert from_text(spec, text) == value
+    assert from_text(spec, as_text(spec, value)) == value
+
+
+def test_the_shape_of_answers_may_be_a_word_in_the_file(file: Path) -> None:
+    file.write_text('[parameters]\nresponse_format = "JSON"\n')
+    settings, problems = load(file)
+    assert (settings.parameters.response_format, problems) == ({"type": "json_object"}, [])
+    file.write_text('[parameters]\nresponse_format = "xml"\n')
+    assert "parameters.response_format must be text, json or a table" in str(load(file)[1][0])

@@ -48,7 +48,7 @@ from kvchat.cli.session import (
     tell_fallback,
     tell_notice,
 )
-from kvchat.config.option import OptionKind, UnfitError, fitted, from_text, json_table
+from kvchat.config.option import UnfitError, from_text, json_table
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import DocumentError, FileUnreadableError
@@ -187,11 +187,8 @@ def _option(text: str) -> tuple[str, object]:
         raise argparse.ArgumentTypeError(f"{name} {why}")
     option = BY_PATH.get(f"parameters.{name}") if name != "extra" else None
     try:
-        if option is None or option.spec.kind is OptionKind.TABLE:
-            found = _json_or_text(value)
-            return name, json_table({name: found})[name] if option is None else fitted(option.spec, found)
-        if option.spec.kind is OptionKind.TEXTS and value.lstrip().startswith("["):
-            return name, fitted(option.spec, _json_or_text(value))
+        if option is None:
+            return name, json_table({name: _json_or_text(value)})[name]
         return name, from_text(option.spec, value)
     except UnfitError as unfit:
         raise argparse.ArgumentTypeError(f"{name} {unfit}") from None

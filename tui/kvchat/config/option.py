@@ -1,12 +1,12 @@
 """What a setting may be: its kind, its bounds, and its words for the user.
 
-A setting is described once, where it is declared. Checking, the example file, the documentation and the
-environment's variables all read that description.
+A setting is described once, where it is declared. Checking, the example file, the documentation, the environment's
+variables, options of the command line and fields all read that description.
 """
 
 from __future__ import annotations
 
-import tomllib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from kvchat.config.source import Key
+from kvchat.config.toml import TomlUnreadableError, parsed
 from kvchat.sanitize import finite
 
 T = TypeVar("T")
@@ -46,6 +47,10 @@ class Spec(Struct, frozen=True):
     high: float | None = None
     check: Check | None = None
     entry: EntryCheck | None = None
+    brief: str = ""
+    """What it does in a few words, for a form."""
+    named: Mapping[str, Mapping[str, object]] = {}
+    """Tables that a word stands for."""
     example: object = None
     """Shown in the example file where there is no default."""
     secret: bool = False
@@ -112,6 +117,10 @@ def fitted(spec: Spec, value: object) -> object:
                 return tuple(texts)
         case OptionKind.TABLE if isinstance(value, Mapping):
             return json_table(value)
+        case OptionKind.TABLE if spec.named and isinstance(value, str):
+            if (table := spec.named.get(value.strip().lower())) is None:
+                raise UnfitError(f"must be {', '.join(spec.named)} or a table")
+            return dict(table)
         case OptionKind.KEYS if isinstance(value, Mapping):
             return dict(value)
     raise UnfitError(f"must be {spec.kind.value}, not {kind_of(value)}")
@@ -125,11 +134,15 @@ def wrong_entries(spec: Spec, table: Mapping[str, object]) -> dict[str, str]:
 
 def from_text(spec: Spec, text: str) -> object:
     """A value given as text: by an environment variable, an option of the command line, or in a field. A list or a
-    table is written as in the file. Raises UnfitError."""
+    table is written as in the file, or as JSON. Raises UnfitError."""
     try:
         match spec.kind:
-            case OptionKind.TEXTS | OptionKind.TABLE if text.lstrip().startswith(("[", "{")):
-                return fitted(spec, tomllib.loads(f"x = {text.strip()}")["x"])
+            case OptionKind.TEXTS if text.lstrip().startswith("["):
+                return fitted(spec, _toml_or_json(text.strip()))
+            case OptionKind.TABLE if text.lstrip().startswith("{"):
+                return fitted(spec, _toml_or_json(text.strip()))
+            case OptionKind.TABLE if "=" in text:
+                return fitted(spec, _toml_or_json(f"{{{text.strip()}}}"))
             case OptionKind.FLAG:
                 return {
                     "1": True,
@@ -145,11 +158,31 @@ def from_text(spec: Spec, text: str) -> object:
                 return fitted(spec, int(text))
             case OptionKind.NUMBER:
                 return fitted(spec, float(text))
-    except (KeyError, ValueError, RecursionError):
+    except (KeyError, ValueError, TomlUnreadableError):
         raise UnfitError(f"must be {_WRITTEN.get(spec.kind, spec.kind.value)}") from None
-    if spec.kind is OptionKind.TABLE:
+    if spec.kind is OptionKind.TABLE and not spec.named:
         raise UnfitError(f"must be {_WRITTEN[spec.kind]}")
     return fitted(spec, text)
+
+
+def as_text(spec: Spec, value: object) -> str:
+    """A value as `from_text` reads it; empty for none."""
+    if value is None or value in ((), {}):
+        return ""
+    if isinstance(value, Mapping | tuple):
+        whole = dict(value) if isinstance(value, Mapping) else value
+        return next((word for word, table in spec.named.items() if table == whole), "") or json.dumps(
+            whole, ensure_ascii=False
+        )
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _toml_or_json(text: str) -> object:
+    """What a list or a table says. Raises TomlUnreadableError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return parsed(f"x = {text}")["x"]
 
 
 _WRITTEN = {OptionKind.TEXTS: 'a list of texts, such as ["a", "b"]', OptionKind.TABLE: "a table, such as {name = 1}"}
@@ -179,8 +212,8 @@ def _bounded(spec: Spec, value: float) -> float:
     if finite(value) is not None and (low is None or value >= low) and (high is None or value <= high):
         return value
     if low is not None and high is not None:
-        raise UnfitError(f"must be from {low:g} to {high:g}")
-    raise UnfitError(f"must be {low:g} or more" if low is not None else "must be a finite number")
+        raise UnfitError(f"must be from {low:.10g} to {high:.10g}")
+    raise UnfitError(f"must be {low:.10g} or more" if low is not None else "must be a finite number")
 
 
 _DEPTH = 16

@@ -303,29 +303,96 @@ SECTIONS = {
 }
 
 PARAMETERS = {
-    "temperature": Spec(OptionKind.NUMBER, "0 always takes the likeliest word; higher is freer.", 0, 5, example=0.7),
+    "temperature": Spec(
+        OptionKind.NUMBER,
+        "0 always takes the likeliest word; higher is freer.",
+        0,
+        5,
+        brief="0 = predictable, 1 = creative",
+        example=0.7,
+    ),
     "top_p": Spec(
-        OptionKind.NUMBER, "Only the likeliest words that make up this share are considered.", 0, 1, example=0.95
+        OptionKind.NUMBER,
+        "Only the likeliest words that make up this share are considered.",
+        0,
+        1,
+        brief="tokens that make up this share: 0.95",
+        example=0.95,
     ),
     "top_k": Spec(
-        OptionKind.WHOLE, "Only this many of the likeliest words are considered. 0: all.", 0, 1 << 20, example=40
+        OptionKind.WHOLE,
+        "Only this many of the likeliest words are considered. 0: all.",
+        0,
+        1 << 20,
+        brief="only the best so many tokens: 40",
+        example=40,
     ),
     "min_p": Spec(
-        OptionKind.NUMBER, "Words less likely than this share of the likeliest are left out.", 0, 1, example=0.05
+        OptionKind.NUMBER,
+        "Words less likely than this share of the likeliest are left out.",
+        0,
+        1,
+        brief="drop tokens below this share of the best",
+        example=0.05,
     ),
-    "presence_penalty": Spec(OptionKind.NUMBER, "Above 0: avoids words that were said.", -2, 2, example=0.0),
+    "presence_penalty": Spec(
+        OptionKind.NUMBER,
+        "Above 0: avoids words that were said.",
+        -2,
+        2,
+        brief="discourages any repeat",
+        example=0.0,
+    ),
     "frequency_penalty": Spec(
-        OptionKind.NUMBER, "Above 0: avoids words the more often they were said.", -2, 2, example=0.0
+        OptionKind.NUMBER,
+        "Above 0: avoids words the more often they were said.",
+        -2,
+        2,
+        brief="discourages frequent repeats",
+        example=0.0,
     ),
-    "repeat_penalty": Spec(OptionKind.NUMBER, "Above 1: avoids repetition (llama.cpp).", 0, 10, example=1.0),
-    "seed": Spec(OptionKind.WHOLE, "The same seed gives the same answer, on most servers.", -1, 2**32 - 1, example=42),
-    "max_tokens": Spec(OptionKind.WHOLE, "An answer stops after this many tokens.", 1, 10_000_000, example=1024),
-    "stop": Spec(OptionKind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
-    "response_format": Spec(OptionKind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
+    "repeat_penalty": Spec(
+        OptionKind.NUMBER,
+        "Above 1: avoids repetition (llama.cpp).",
+        0,
+        10,
+        brief="discourages repetition; 1 = off",
+        example=1.0,
+    ),
+    "seed": Spec(
+        OptionKind.WHOLE,
+        "The same seed gives the same answer, on most servers.",
+        -1,
+        2**32 - 1,
+        brief="same seed, same answer",
+        example=42,
+    ),
+    "max_tokens": Spec(
+        OptionKind.WHOLE,
+        "An answer stops after this many tokens.",
+        1,
+        10_000_000,
+        brief="longest answer, in tokens",
+        example=1024,
+    ),
+    "stop": Spec(
+        OptionKind.TEXTS,
+        "An answer stops before any of these texts.",
+        brief='ends an answer: END, or ["###", "\\n"]',
+        example=["###"],
+    ),
+    "response_format": Spec(
+        OptionKind.TABLE,
+        "The shape of answers, sent as it is.",
+        brief='text, json, or {"type": …}',
+        named={"text": {"type": "text"}, "json": {"type": "json_object"}},
+        example={"type": "json_object"},
+    ),
     "extra": Spec(
         OptionKind.TABLE,
         SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
         entry=lambda name, value: reserved_words(name),
+        brief='sent as they are: mirostat = 2, or {"mirostat": 2}',
         example={"mirostat": 2},
     ),
 }

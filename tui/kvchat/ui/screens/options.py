@@ -7,13 +7,10 @@ prompt is shown next to the text, and nothing is changed before it is applied.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 from textual import on
 from textual.binding import BindingType
@@ -24,14 +21,12 @@ from textual.widgets import Input, Label, Static, TextArea
 
 from kvchat.cache import Price
 from kvchat.chat.errors import ChatError
-from kvchat.config.option import OptionKind, Spec, UnfitError, from_text, json_table
+from kvchat.config.option import OptionKind, Spec, UnfitError, as_text, from_text, wrong_entries
 from kvchat.config.settings import PARAMETERS
-from kvchat.config.toml import TomlUnreadableError, parsed
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
-from kvchat.text.options import reserved_words
 from kvchat.text.prices import FREE, change_price
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.long_text import LongText
@@ -44,135 +39,20 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
 
 
-def parsed_number(spec: Spec, text: str) -> float | int | None:
-    """The value of a field that `text` says, within the bounds that the setting has; None for an empty one. Raises
-    ValueError with a sentence."""
-    text = text.strip()
+LABELS = {name: "more fields" if name == "extra" else name.replace("_", " ") for name in PARAMETERS}
+"""What the form calls each parameter."""
+
+
+def parsed(name: str, text: str) -> object:
+    """The value of a parameter that a field says, where it is empty that of one that is not set. Raises UnfitError."""
+    spec, text, none = PARAMETERS[name], text.strip(), getattr(Parameters(), name)
     if not text:
-        return None
-    try:
-        value = from_text(spec, text.replace(",", ".") if spec.kind is OptionKind.NUMBER else text)
-    except UnfitError:
-        raise ValueError(f"{spec.kind.value.capitalize()} from {spec.low:g} to {spec.high:,.10g}.") from None
-    assert isinstance(value, int | float)
-    return value
-
-
-NUMBERS = {
-    "temperature": ("temperature", "0 = predictable, 1 = creative"),
-    "top_p": ("top p", "tokens that make up this share: 0.95"),
-    "top_k": ("top k", "only the best so many tokens: 40"),
-    "min_p": ("min p", "drop tokens below this share of the best"),
-    "max_tokens": ("max tokens", "longest answer, in tokens"),
-    "seed": ("seed", "same seed, same answer"),
-    "presence_penalty": ("presence penalty", "discourages any repeat"),
-    "frequency_penalty": ("frequency penalty", "discourages frequent repeats"),
-    "repeat_penalty": ("repeat penalty", "discourages repetition; 1 = off"),
-}
-"""Parameters that are numbers: what each is called, and what it does, in few words."""
-STOP_DOES = "texts that end an answer, | between"
-FORMAT_DOES = 'text, json, or {"type": …}'
-EXTRA_DOES = 'sent as they are: mirostat = 2, or {"mirostat": 2}'
-FORMATS = {"text": {"type": "text"}, "json": {"type": "json_object"}}
-
-
-def parsed_stop(text: str) -> tuple[str, ...]:
-    r"""The stop texts, separated by |; \n is a newline, \| a bar, \\ a backslash."""
-    found, current, escaped = [], "", False
-    for char in text:
-        if escaped:
-            current += {"n": "\n", "t": "\t"}.get(char, char)
-            escaped = False
-        elif char == "\\":
-            escaped = True
-        elif char == "|":
-            found.append(current)
-            current = ""
-        else:
-            current += char
-    return tuple(part for part in [*found, current + "\\" * escaped] if part)
-
-
-def written_stop(stop: Iterable[str]) -> str:
-    """Stop texts as `parsed_stop` reads them."""
-    escapes = {"\\": "\\\\", "|": "\\|", "\n": "\\n", "\t": "\\t"}
-    return "|".join("".join(escapes.get(char, char) for char in text) for text in stop)
-
-
-def parsed_table(text: str) -> dict[str, object]:
-    """The fields that one line of TOML or JSON says. Raises ValueError with a sentence."""
-    text = text.strip()
-    try:
-        table = json.loads(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        table = None
-    try:
-        return json_table(table if table is not None else _toml_table(text))
-    except TomlUnreadableError:
-        raise ValueError('Fields are written as name = value, or as JSON: {"name": value}.') from None
-    except UnfitError as unfit:
-        raise ValueError(f"The fields {unfit}.") from None
-
-
-def _toml_table(text: str) -> dict[object, object]:
-    line = text if text.startswith("{") else f"{{{text}}}"
-    found = parsed(f"table = {line}")["table"]
-    return found if isinstance(found, dict) else {}
-
-
-def parsed_extra(text: str) -> dict[str, object]:
-    """The further fields that a line says. Raises ValueError with a sentence."""
-    extra = parsed_table(text)
-    for name in extra:
-        if why := reserved_words(name):
-            raise ValueError(f"{one_line(name, 30)} {why}.")
-    return extra
-
-
-def parsed_format(text: str) -> Mapping[str, object] | None:
-    """The response format that a word or a table says; None for nothing. Raises ValueError with a sentence."""
-    text = text.strip()
-    if text.startswith("{"):
-        return parsed_table(text) or None
-    if text and text.lower() not in FORMATS:
-        raise ValueError('text, json, or a table {"type": …}.')
-    return FORMATS.get(text.lower())
-
-
-def written_table(table: Mapping[str, object] | None) -> str:
-    """A table as `parsed_table` reads it."""
-    return json.dumps(dict(table), ensure_ascii=False) if table else ""
-
-
-def written_format(table: Mapping[str, object] | None) -> str:
-    """A response format as `parsed_format` reads it."""
-    return next((word for word, known in FORMATS.items() if known == table), written_table(table))
-
-
-def _written_number(value: float | None) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-class Row(Struct, frozen=True):
-    """A line of the screen."""
-
-    name: str
-    label: str
-    does: str
-    parsed: Callable[[str], Any]
-    """The value of a text. Raises ValueError with a sentence."""
-    written: Callable[[Any], str]
-
-
-ROWS = (
-    *(
-        Row(name, label, does, partial(parsed_number, PARAMETERS[name]), _written_number)
-        for name, (label, does) in NUMBERS.items()
-    ),
-    Row("stop", "stop", STOP_DOES, parsed_stop, written_stop),
-    Row("response_format", "response format", FORMAT_DOES, parsed_format, written_format),
-    Row("extra", "more fields", EXTRA_DOES, parsed_extra, written_table),
-)
+        return none
+    value = from_text(spec, text.replace(",", ".") if spec.kind is OptionKind.NUMBER else text)
+    if isinstance(value, dict) and (wrong := wrong_entries(spec, value)):
+        entry, why = next(iter(wrong.items()))
+        raise UnfitError(f"{one_line(entry, 30)} {why}")
+    return value if value != {} else none
 
 
 class ParametersScreen(Modal[Parameters]):
@@ -201,20 +81,19 @@ class ParametersScreen(Modal[Parameters]):
         self.heading = "Sampling parameters"
         self.hints = (("fields.previous fields.next", "field"), ("fields.apply", "apply"), ("dialog.close", "cancel"))
         self._parameters = parameters
-        self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
+        self._shown = {name: one_line(as_text(spec, getattr(parameters, name))) for name, spec in PARAMETERS.items()}
 
     def body(self) -> Iterable[Widget]:
         yield Static(content((f"Empty: the server's default. {FREE}", MUTED)), classes="words")
         with VerticalScroll(can_focus=False):
-            for row in ROWS:
-                yield self._line(row, self._shown[row.name])
+            for name, spec in PARAMETERS.items():
+                yield self._line(name, spec)
 
-    @staticmethod
-    def _line(row: Row, value: str) -> Horizontal:
-        label = Label(Content(row.label))
-        field = Input(value, placeholder="default", id=row.name, select_on_focus=False)
-        says = Static(content((row.does, MUTED)), id=f"{row.name}-says", classes="says")
-        if row.name != "extra":
+    def _line(self, name: str, spec: Spec) -> Horizontal:
+        label = Label(Content(LABELS[name]))
+        field = Input(self._shown[name], placeholder="default", id=name, select_on_focus=False)
+        says = Static(content((spec.brief, MUTED)), id=f"{name}-says", classes="says")
+        if name != "extra":
             return Horizontal(label, field, says, classes="field")
         return Horizontal(label, Vertical(field, says), classes="field wide")
 
@@ -223,20 +102,19 @@ class ParametersScreen(Modal[Parameters]):
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        with suppress(ValueError):
-            self._value(next(row for row in ROWS if row.name == event.input.id))
+        with suppress(UnfitError):
+            self._value(event.input.id or "")
 
-    def _value(self, row: Row) -> object:
-        """The value of a line; the error of a wrong one is shown next to it. An untouched value stays as it was, to the
-        last digit. Raises ValueError."""
-        says = self.query_one(f"#{row.name}-says", Static)
-        text = self.query_one(f"#{row.name}", Input).value
+    def _value(self, name: str) -> object:
+        """The value of a field; what is wrong with it is shown next to it. An untouched value stays as it was, to the
+        last digit. Raises UnfitError."""
+        says, text = self.query_one(f"#{name}-says", Static), self.query_one(f"#{name}", Input).value
         try:
-            value = getattr(self._parameters, row.name) if text == self._shown[row.name] else row.parsed(text)
-        except ValueError as error:
-            says.update(content((str(error), BAD)))
+            value = getattr(self._parameters, name) if text == self._shown[name] else parsed(name, text)
+        except UnfitError as unfit:
+            says.update(content((f"{unfit}.", BAD)))
             raise
-        says.update(content((row.does, MUTED)))
+        says.update(content((PARAMETERS[name].brief, MUTED)))
         return value
 
     @on(Input.Submitted)
@@ -245,11 +123,11 @@ class ParametersScreen(Modal[Parameters]):
 
     def action_apply(self) -> None:
         values: dict[str, Any] = {}
-        for row in ROWS:
+        for name in PARAMETERS:
             try:
-                values[row.name] = self._value(row)
-            except ValueError:
-                self.query_one(f"#{row.name}", Input).focus()
+                values[name] = self._value(name)
+            except UnfitError:
+                self.query_one(f"#{name}", Input).focus()
                 return
         changed = replace(self._parameters, **values)
         self.finish(changed if changed != self._parameters else None)
