@@ -41,7 +41,7 @@ class Host(App[None]):
     on_composer_submitted = on_composer_slash_command = on_composer_draft_changed = on_composer_notice = _say
     on_composer_rested = _say
     on_composer_mentioning = on_composer_looked = on_composer_path_pasted = on_composer_paste_requested = _say
-    on_sidebar_opened = on_sidebar_menu_requested = on_sidebar_rename_requested = on_sidebar_delete_requested = _say
+    on_sidebar_opened = _say
 
     def heard(self, kind: type[M]) -> list[M]:
         return [message for message in self.said if isinstance(message, kind)]

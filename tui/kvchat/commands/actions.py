@@ -49,8 +49,8 @@ class Action(Struct, frozen=True):
 
     @property
     def palette(self) -> bool:
-        """Whether the palette has it: all that the main screen does, but itself."""
-        return bool(self.method) and self.id != "palette"
+        """Whether the palette has it: all that the main screen does, but itself and what is about a row of the list."""
+        return bool(self.method) and self.context != "sidebar" and self.id != "palette"
 
     @property
     def action(self) -> str:
@@ -492,9 +492,30 @@ ACTIONS: tuple[Action, ...] = (
         "sidebar",
         "List",
         ("open", "enter", "Open", "Open the conversation under the cursor."),
-        ("menu", "m", "Menu", "Show what can be done with the conversation under the cursor."),
-        ("rename", "r", "Rename", "Give the conversation under the cursor another title."),
-        ("delete", "d,delete", "Delete", "Move the conversation under the cursor to the trash; Undo brings it back."),
+    ),
+    Action(
+        "sidebar.menu",
+        "m",
+        "Menu",
+        "Show what can be done with the conversation under the cursor.",
+        "conversations.menu",
+        group="List",
+    ),
+    Action(
+        "sidebar.rename",
+        "r",
+        "Rename",
+        "Give the conversation under the cursor another title.",
+        "conversations.rename",
+        group="List",
+    ),
+    Action(
+        "sidebar.delete",
+        "d,delete",
+        "Delete",
+        "Move the conversation under the cursor to the trash; Undo brings it back.",
+        "conversations.delete",
+        group="List",
     ),
     *_acts(
         "General",

@@ -301,9 +301,13 @@ class ChatScreen(Screen[None]):
     # -- what the user does: actions of the table
 
     async def action_do(self, id: str, argument: str = "") -> None:
-        """Do what a key means. One of a message is about the selected one, and waits until that is in view."""
-        action = BY_ID[id]
-        if action.context != "transcript" or self.transcript.shows_selected():
+        """Do what a key means. One of the list is about the row under its cursor; one of a message about the selected
+        one, and waits until that is in view."""
+        action, row = BY_ID[id], self.sidebar.cursor_id
+        if action.context == "sidebar":
+            if self.app.has_begun and row is not None:
+                await self.do(action, id=row)
+        elif action.context != "transcript" or self.transcript.shows_selected():
             await self.do(action, argument)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -322,10 +326,11 @@ class ChatScreen(Screen[None]):
     async def action_match(self, step: int) -> None:
         await self.findbar.go_on(step)
 
-    async def do(self, action: Action, argument: str = "") -> None:
-        """Do an action of the table, with the argument of its slash command."""
+    async def do(self, action: Action, argument: str = "", **about: str) -> None:
+        """Do an action of the table, with the argument of its slash command. `about`: what it is about, if not what is
+        open: `id` of a conversation."""
         act = attrgetter(action.method)(self)
-        result = act(argument) if argument and action.argument else act()
+        result = act(argument) if argument and action.argument else act(**about)
         if iscoroutine(result):
             await result
 
@@ -410,19 +415,6 @@ class ChatScreen(Screen[None]):
     async def _opened(self, event: Sidebar.Opened) -> None:
         if self.app.has_begun:
             await self.conversations.open(event.id)
-
-    @on(Sidebar.RenameRequested)
-    def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
-        self.conversations.rename(id=event.id)
-
-    @on(Sidebar.DeleteRequested)
-    async def _list_delete_requested(self, event: Sidebar.DeleteRequested) -> None:
-        await self.conversations.delete(event.id)
-
-    @on(Sidebar.MenuRequested)
-    def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
-        if self.app.has_begun:
-            self.conversations.menu(event.id)
 
     @on(Transcript.Selected)
     def _selected(self) -> None:

@@ -21,6 +21,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
 
+from kvchat.commands.actions import BY_ID
 from kvchat.reports.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.format import KEPT_MARK
@@ -60,8 +61,7 @@ STYLES: StyleTable = {
 
 
 class Sidebar(ScrollView, can_focus=True):
-    """The conversations, newest first. Messages: Opened, MenuRequested, RenameRequested, DeleteRequested, each
-    with the `id`."""
+    """The conversations, newest first."""
 
     DEFAULT_CSS = """
     Sidebar {
@@ -83,22 +83,12 @@ class Sidebar(ScrollView, can_focus=True):
     ]
     FRAME_SECONDS = 0.25
 
-    class _AboutRow(Message):
+    class Opened(Message):
+        """A conversation was chosen with Enter, a click or a jump letter."""
+
         def __init__(self, id: str) -> None:
             super().__init__()
             self.id = id
-
-    class Opened(_AboutRow):
-        """A conversation was chosen with Enter or a click."""
-
-    class MenuRequested(_AboutRow):
-        """Its menu was asked for, with m or the right mouse button."""
-
-    class RenameRequested(_AboutRow):
-        """A new title was asked for, with r."""
-
-    class DeleteRequested(_AboutRow):
-        """It is to go to the trash, with d."""
 
     def __init__(
         self,
@@ -338,28 +328,19 @@ class Sidebar(ScrollView, can_focus=True):
         if (id := self.cursor_id) is not None:
             self.post_message(self.Opened(id))
 
-    def action_menu(self) -> None:
-        if (id := self.cursor_id) is not None:
-            self.post_message(self.MenuRequested(id))
-
-    def action_rename(self) -> None:
-        if (id := self.cursor_id) is not None:
-            self.post_message(self.RenameRequested(id))
-
-    def action_delete(self) -> None:
-        if (id := self.cursor_id) is not None:
-            self.post_message(self.DeleteRequested(id))
-
     def _row_at(self, event: events.MouseEvent) -> int | None:
         at = event.y + self.scroll_offset.y
         line = self._lines[at] if 0 <= at < len(self._lines) else None
         return line if isinstance(line, int) else None
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         event.stop()
         if (index := self._row_at(event)) is not None:
             self._go(index)
-            self.action_menu() if event.button == 3 else self.action_open()
+            if event.button == 3:
+                await self.run_action(BY_ID["sidebar.menu"].action)
+            else:
+                self.action_open()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self._point(self._row_at(event))
