@@ -165,7 +165,7 @@ def test_while_a_call_is_written_the_answer_has_begun_and_goes_on():
     answer = CompletionAnswer("http://127.0.0.1", told.append, None, TokenPrompt(Tokens([1]), calls=OBJECT))
     for number, text in enumerate(('<tool_call>{"na', 'me": "a"}')):
         answer.take(Payload({"content": text, "tokens": [number], "stop": False}))
-        assert answer.begun and answer.moves == number + 1
+        assert answer.has_begun and answer.moves == number + 1
     assert [event for event in told if isinstance(event, TextDelta)] == [TextDelta("")]
 
 

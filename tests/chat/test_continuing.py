@@ -14,7 +14,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.memory.ledger import ExtractionRun
-from kvchat.prompt.branching import begun
+from kvchat.prompt.branching import continuation
 from kvchat.prompt.message import Message, Role, State, node, settled
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
@@ -107,7 +107,7 @@ async def test_esc_keeps_what_came_and_it_can_go_on_again(service, server, tmp_p
     server.on_chat(tokens(" an hour", hang_after=1))
     await service.turns.go_on(conversation.id, old.id)
     await _until(lambda: conversation.live.text == "Half an hour")
-    assert conversation.live.begun == old.id
+    assert conversation.live.continued == old.id
     await service.conversations.stop(conversation.id)
     stopped = conversation.path()[-1]
     assert (stopped.text, stopped.state, stopped.note) == ("Half an hour", State.CANCELLED, None)
@@ -279,7 +279,7 @@ PARTS = st.tuples(st.text(max_size=20), st.text(max_size=20))
 def test_the_cut_one_stays_and_the_new_one_is_what_was_joined(old: tuple[str, str], new: tuple[str, str]) -> None:
     question = node(None, Message(Role.USER, "Go on"), 0.0)
     cut = node(question, Message(Role.ASSISTANT, old[0], reasoning=old[1]), 1.0, state=State.LENGTH)
-    streaming = begun(question, cut, datetime(2026, 11, 21, tzinfo=UTC))
+    streaming = continuation(question, cut, datetime(2026, 11, 21, tzinfo=UTC))
     assert (streaming.parent, streaming.wire, streaming.digest) == (cut.parent, cut.wire, cut.digest)
     assert streaming.id != cut.id and streaming.state is State.STREAMING
     text, reasoning = (one + more for one, more in zip(old, new, strict=True))

@@ -203,7 +203,7 @@ class Walk:
         self.service.warm_up.prepare(self.id, [block])
         conversation = self.service.conversations.get(self.id)
         assert conversation is not None
-        ahead = await self.service.questions.begun(conversation)
+        ahead = await self.service.questions.next_beginning(conversation)
         self.now += timedelta(minutes=self.chance.choice([0, 3]))
         await self._send(self.chance.choice(["@handbook ", ""]) + self._question(), block)
         assert json.loads(self.path[-2].wire)["content"].startswith(ahead)

@@ -171,7 +171,7 @@ async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(serv
 async def test_what_is_read_ahead_begins_what_is_sent_whatever_follows_it(service, server, id, notes, text):
     block = await service.retrieval.attach(id, str(notes))
     service.warm_up.prepare(id, [block])
-    ahead = await service.questions.begun(service.conversations.get(id))
+    ahead = await service.questions.next_beginning(service.conversations.get(id))
     await sent(service, id, text, block)
     assert "line 59" in ahead
     assert server.chats[-1].json["messages"][-1]["content"].startswith(ahead)

@@ -18,7 +18,7 @@ from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.shared import Head, UnderWay
+from kvchat.chat.conversations.shared import Head, RunningAct
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationsChanged, EventBus, JobsChanged, Noticed, ServiceEvent
 from kvchat.chat.exports import Exports
@@ -122,11 +122,11 @@ async def test_who_keeps_a_conversation_busy_is_asked_and_stopped(conversations:
     conversations.occupations.append(busy)
     assert conversations.streaming() == {one.id}
     with pytest.raises(ChatError, match="busy"):
-        await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
+        await conversations.for_act(one.id, Head.ANY, RunningAct(one.id))
     await conversations.delete(one.id)
     assert not conversations.streaming(), "what runs in it is stopped before it is put into the trash"
     with pytest.raises(ChatError, match="trash"):
-        await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
+        await conversations.for_act(one.id, Head.ANY, RunningAct(one.id))
 
 
 SPELLS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=4)

@@ -105,7 +105,7 @@ async def test_it_is_one_suffix_asked_from_70_percent_on_and_taken_without_a_req
         await passed_over(service)
         assert not summaries(server), "the window had room"
         await said(service, conversation.id, "question 3")
-        await until(service, lambda: service.compactor.prepared(conversation))
+        await until(service, lambda: service.compactor.ready_summary(conversation))
         await passed_over(service)
         [asked] = summaries(server)
         sent = next(visit for visit in reversed(server.visits) if visit.is_chat and visit is not asked).json["messages"]
@@ -118,7 +118,7 @@ async def test_it_is_one_suffix_asked_from_70_percent_on_and_taken_without_a_req
         assert server.posts == posts and done.after == price.plan.after == conversation.context_used
         assert conversation.path()[1].message.blocks[0].text == WORDS
         assert conversation.record.head != head and head in conversation.tree
-        assert service.compactor.prepared(conversation) is None
+        assert service.compactor.ready_summary(conversation) is None
         assert [row.outcome for row in service.store.side_requests.all(kind=SUMMARY)] == ["done"]
         assert await service.branches.undo(conversation.id) and conversation.record.head == head
 
@@ -128,7 +128,7 @@ async def test_turns_that_came_since_stay_as_they_are(tmp_path):
     async with ToyServer(slots=2) as server, here(server, tmp_path) as service:
         server.on_chat(model)
         conversation = await full(service)
-        await until(service, lambda: service.compactor.prepared(conversation))
+        await until(service, lambda: service.compactor.ready_summary(conversation))
         model.turn = 100
         kept = service.compactor.price(conversation.id).plan.keep
         await said(service, conversation.id, "question 4")
@@ -145,10 +145,10 @@ async def test_it_is_written_again_over_turns_that_take_a_tenth_of_the_window(tm
     async with ToyServer(slots=2) as server, here(server, tmp_path) as service:
         server.on_chat(model)
         conversation = await full(service)
-        await until(service, lambda: service.compactor.prepared(conversation))
+        await until(service, lambda: service.compactor.ready_summary(conversation))
         model.turn, model.summary = 500, "They counted more nights."
         await said(service, conversation.id, "question 4")
-        await until(service, lambda: service.compactor.prepared(conversation).text == model.summary)
+        await until(service, lambda: service.compactor.ready_summary(conversation).text == model.summary)
         assert summaries(server)[-1].json["messages"][-3]["content"].endswith("question 4")
 
 
@@ -163,10 +163,10 @@ async def test_any_key_ends_it_before_the_next_request_and_it_is_written_at_the_
         await until(service, lambda: model.closed == 1)
         [job] = service.jobs.all()
         assert (job.kind, job.attempts) == (SUMMARY, 0)
-        assert service.compactor.prepared(conversation) is None
+        assert service.compactor.ready_summary(conversation) is None
         model.go.set()
         service.jobs.typed_at = 0.0
-        await until(service, lambda: service.compactor.prepared(conversation))
+        await until(service, lambda: service.compactor.ready_summary(conversation))
 
 
 async def test_a_question_ends_it(tmp_path):
@@ -200,10 +200,10 @@ async def test_on_another_branch_it_is_of_no_use(tmp_path):
     async with ToyServer(slots=2) as server, here(server, tmp_path) as service:
         server.on_chat(Model())
         conversation = await full(service)
-        await until(service, lambda: service.compactor.prepared(conversation))
+        await until(service, lambda: service.compactor.ready_summary(conversation))
         path = conversation.path()
         await service.branches.delete_turn(conversation.id, path[-2].id)
-        assert service.compactor.prepared(conversation) is None
+        assert service.compactor.ready_summary(conversation) is None
         posts = server.posts
         await service.compactor.compact(conversation.id)
         assert server.posts == posts + 1
@@ -215,10 +215,10 @@ async def test_an_answer_without_a_summary_waits_for_the_user_after_three_tries(
         server.on_chat(Model("<think>hm"))
         conversation = await full(service)
         await until(service, lambda: [job.state for job in service.jobs.all()] == [JobState.PAUSED])
-        assert len(summaries(server)) == 3 and service.compactor.prepared(conversation) is None
+        assert len(summaries(server)) == 3 and service.compactor.ready_summary(conversation) is None
         server.on_chat(Model())
         await service.jobs.retry(SUMMARY, conversation.id)
-        await until(service, lambda: service.compactor.prepared(conversation))
+        await until(service, lambda: service.compactor.ready_summary(conversation))
 
 
 async def test_an_open_conversation_gets_one_after_a_restart_too(tmp_path):
@@ -228,7 +228,7 @@ async def test_an_open_conversation_gets_one_after_a_restart_too(tmp_path):
             id = (await full(service)).id
         async with here(server, tmp_path) as service:
             await service.conversations.open(id)
-            await until(service, lambda: service.compactor.prepared(service.conversations.load(id)))
+            await until(service, lambda: service.compactor.ready_summary(service.conversations.load(id)))
         assert len(summaries(server)) == 1
 
 
@@ -249,7 +249,7 @@ async def test_on_a_real_server_the_turns_after_it_evaluate_what_they_would_with
                     words = f"we sailed {number + 3} miles and saw {number + 7} birds. " * 7
                     await said(service, conversation.id, f"Day {number}: {words}")
                 if settings is ON:
-                    await until(service, lambda: service.compactor.prepared(conversation))
+                    await until(service, lambda: service.compactor.ready_summary(conversation))
                 await said(service, conversation.id, "How many birds did we see?")
                 after = conversation.path()[-1]
                 if settings is ON:
@@ -277,7 +277,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_put_in_place(tmp_path)
             await until(service, lambda: summaries(server))
             say(conversation.id)
             model.go.set()
-            await until(service, lambda: service.compactor.prepared(conversation))
+            await until(service, lambda: service.compactor.ready_summary(conversation))
             await asyncio.sleep(60)
 
     async def left(folder, id):

@@ -178,7 +178,7 @@ class ChatAnswer:
         return self._finish is not None
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the first token has come."""
         return self._begun
 
@@ -385,8 +385,8 @@ class Alternatives:
         return sum(answer.moves for answer in self._answers)
 
     @property
-    def begun(self) -> bool:
-        return any(answer.begun for answer in self._answers)
+    def has_begun(self) -> bool:
+        return any(answer.has_begun for answer in self._answers)
 
     @property
     def finished(self) -> bool:
@@ -416,7 +416,7 @@ class Alternatives:
         if 0 <= at < len(self._answers):
             return at
         if index not in self._others:
-            unused = (at for at, answer in enumerate(self._answers) if not answer.begun and not answer.finished)
+            unused = (at for at, answer in enumerate(self._answers) if not answer.has_begun and not answer.finished)
             self._others[index] = next(unused, len(self._answers) - 1)
         return self._others[index]
 

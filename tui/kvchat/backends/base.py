@@ -167,7 +167,7 @@ class Answer(Protocol):
     @property
     def finished(self) -> bool: ...
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the first token has come."""
 
     def take(self, payload: Payload) -> None:
@@ -488,7 +488,7 @@ class HttpBackend:
                             return answer.ended(None if answer.finished else errors.unfinished(self.url))
                         answer.take(item)
                     watchdog.heard(moved=answer.moves > moves)
-                    watchdog.phase = "silent" if answer.begun else "prefill"
+                    watchdog.phase = "silent" if answer.has_begun else "prefill"
                     if answer.finished and (limit.when() is None or answer.moves > moves):
                         limit.reschedule(asyncio.get_running_loop().time() + TAIL_S)
                 for item in decoder.end():

@@ -101,8 +101,8 @@ class CompletionAnswer:
         return self._chat.finished
 
     @property
-    def begun(self) -> bool:
-        return self._chat.begun
+    def has_begun(self) -> bool:
+        return self._chat.has_begun
 
     def resume(self, content: str, thought: str = "") -> None:
         self._chat.resume(content, thought)

@@ -19,11 +19,11 @@ from kvchat.chat.cache.tracked_turn import EndedAnswers, TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
-from kvchat.chat.conversations.shared import Head, UnderWay
+from kvchat.chat.conversations.shared import Head, RunningAct
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed, SummaryPrepared, WarmthChanged
-from kvchat.chat.turns.answer_run import AnswerRun, carried_out
+from kvchat.chat.turns.answer_run import AnswerRun, run_to_end
 from kvchat.chat.turns.turns import Turns
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.branching import awaited
@@ -151,7 +151,7 @@ class Compactor:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
         conversation = self._core.conversations.loaded[id]
         reading = self._core.speeds.tokens_per_second(id)
-        if (ready := self.prepared(conversation)) is not None:
+        if (ready := self.ready_summary(conversation)) is not None:
             after = ready.plan.after
             return CompactionPrice(ready.plan, self._core.servers.window(id), 0.0, after / reading if reading else None)
         return self._price(conversation, reading)
@@ -184,28 +184,28 @@ class Compactor:
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        with self._core.conversations.shared.under_way(id) as act:
+        with self._core.conversations.shared.register_act(id) as act:
             conversation = await self._core.conversations.for_act(id, Head.SETTLED, act)
             try:
-                ready = self.prepared(conversation)
+                ready = self.ready_summary(conversation)
                 done = await (
                     self._summarized(conversation, act) if ready is None else self._take(conversation, ready, act)
                 )
             except GivenUp:
                 done = None
-        self._told(id, done)
+        self._show_outcome(id, done)
         return done
 
-    async def _summarized(self, conversation: OpenConversation, act: UnderWay) -> Compacted | None:
+    async def _summarized(self, conversation: OpenConversation, act: RunningAct) -> Compacted | None:
         """Ask for a summary and go on with it. None: it was stopped. Raises GivenUp too."""
         id = conversation.id
         if self.running is not None:
             raise ChatError(ChatProblem.COMPACTING_ELSEWHERE)
         plan = self._price(conversation, None).plan
-        running = self.running = self._begun(conversation, plan)
+        running = self.running = self._prepare_run(conversation, plan)
         self._core.events.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answer_run)
+            summary = await run_to_end(running.answer_run)
             await self._note(conversation, running.path, summary)
             if summary.state is State.CANCELLED:
                 return None
@@ -219,13 +219,13 @@ class Compactor:
             self._core.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
 
-    def _told(self, id: str, done: Compacted | None) -> None:
-        """Tell how a compaction ended, and warm the new branch up while it is looked at."""
+    def _show_outcome(self, id: str, done: Compacted | None) -> None:
+        """Show how a compaction ended, and warm the new branch up while it is looked at."""
         self._core.events.tell(Noticed(_outcome(done)))
         if done and self._core.conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)
 
-    def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
+    def _prepare_run(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
         path = request_path(conversation.path(), plan, self._core.timestamp())
         answer = awaited(path[-1], self._core.clock())
         live = LiveAnswer(answer.id, time.monotonic(), read=read_before(conversation.tree, path))
@@ -294,7 +294,7 @@ class Compactor:
         return Summary(plan, summary, length)
 
     async def _put_in_place(
-        self, conversation: OpenConversation, summary: Summary, act: UnderWay, spent: TurnFigures | None = None
+        self, conversation: OpenConversation, summary: Summary, act: RunningAct, spent: TurnFigures | None = None
     ) -> Compacted:
         """Go on with the summary. `spent`: on the request for it, while the user waited. Raises GivenUp."""
         await self._go_on(conversation, summary.plan, summary.text, act)
@@ -309,7 +309,7 @@ class Compactor:
             plan.turns - plan.keep, plan.before, after, spent or TurnFigures(), repeats_itself(summary.text)
         )
 
-    async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str, act: UnderWay) -> None:
+    async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str, act: RunningAct) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
         while True:
             await self._core.conversations.shared.look(conversation)
@@ -336,7 +336,7 @@ class Compactor:
         if share is None or share < REST_SHARE:
             return False
         ready, window = self._prepared.get(conversation.id), self._core.servers.window(conversation.id)
-        if ready is None or self.prepared(conversation) is None:
+        if ready is None or self.ready_summary(conversation) is None:
             return True
         return (conversation.context_used or 0) - ready.summary.plan.before > RENEWED_AFTER * (window or 0)
 
@@ -364,7 +364,7 @@ class Compactor:
         self._prepared[conversation.id] = PreparedSummary(self._usable(conversation, plan, answer), head)
         self._core.events.tell(SummaryPrepared(conversation.id))
 
-    def prepared(self, conversation: OpenConversation) -> Summary | None:
+    def ready_summary(self, conversation: OpenConversation) -> Summary | None:
         """The summary that can be put in place now: turns that came since it was written stay as they are. None: there
         is none of this branch."""
         ready, path = self._prepared.get(conversation.id), conversation.path()
@@ -376,7 +376,7 @@ class Compactor:
         now = replace(plan, turns=plan.turns + added, keep=plan.keep + added, before=used, summary=tokens)
         return replace(ready.summary, plan=now)
 
-    async def _take(self, conversation: OpenConversation, ready: Summary, act: UnderWay) -> Compacted:
+    async def _take(self, conversation: OpenConversation, ready: Summary, act: RunningAct) -> Compacted:
         """Go on with a prepared summary. Raises GivenUp."""
         id, ended = conversation.id, asyncio.get_running_loop().create_future()
         self._taking[id] = ended

@@ -77,14 +77,14 @@ Act = Callable[Concatenate[A, str, P], Coroutine[Any, Any, T]]
 
 
 def on_newest(head: Head) -> Callable[[Act[A, P, T]], Act[A, P, T]]:
-    """An act on a conversation, begun on what all kvchats have made of it, and again when one of them was faster."""
+    """An act on a conversation as all kvchats have left it; it begins again when one of them was faster."""
 
     def decorated(act: Act[A, P, T]) -> Act[A, P, T]:
         @wraps(act)
         async def tried(self: A, id: str, /, *args: P.args, **options: P.kwargs) -> T:
-            with self._core.conversations.shared.under_way(id) as under_way:
+            with self._core.conversations.shared.register_act(id) as running:
                 while True:
-                    conversation = await self._core.conversations.for_act(id, head, under_way)
+                    conversation = await self._core.conversations.for_act(id, head, running)
                     with self._core.conversations.shared.held(conversation):
                         try:
                             return await act(self, id, *args, **options)

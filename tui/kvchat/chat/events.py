@@ -89,7 +89,7 @@ class CompactionChanged(Struct, frozen=True):
 
 
 class SummaryPrepared(Struct, frozen=True):
-    """A summary was written at rest: read `compactor.prepared`."""
+    """A summary was written at rest: read `compactor.ready_summary`."""
 
     conversation: str
 

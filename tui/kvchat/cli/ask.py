@@ -443,7 +443,8 @@ async def ask(
         waited = time.monotonic() - (live.first_token_at or 0)
         if live.reasoning or (sure and (is_terminal or waited > SURE_S)):
             with suppress(OSError):  # it is said at the end; the answer is kept all the same
-                put(live.text, live.reasoning_field, conversation.tree[live.begun].message if live.begun else None)
+                cut = conversation.tree[live.continued].message if live.continued else None
+                put(live.text, live.reasoning_field, cut)
 
     service.events.subscribe(show)
     cut = conversation.path()[-1]

@@ -152,7 +152,7 @@ class Answers:
 
     def _begin(self) -> None:
         live = self._live()
-        begins = live is not None and live.begun is not None
+        begins = live is not None and live.continued is not None
         self._text, self._reasoning = (len(live.text), len(live.reasoning)) if live is not None and begins else (0, 0)
         self._turned = begins and live is not None and has_end_only(live.reasoning_field)
         self._section, self._answer = "", "Continued:" if begins else "Answer:"

@@ -76,7 +76,7 @@ def awaited(question: Node, now: datetime) -> Node:
     return node(question, Message(Role.ASSISTANT, ""), now.timestamp(), state=State.STREAMING)
 
 
-def begun(question: Node, cut: Node, now: datetime) -> Node:
+def continuation(question: Node, cut: Node, now: datetime) -> Node:
     """A streaming answer to `question` that begins with what came of `cut`, which stays as it is."""
     return node(question, cut.message, now.timestamp(), state=State.STREAMING)
 

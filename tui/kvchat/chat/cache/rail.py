@@ -40,7 +40,7 @@ class Rail:
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return {node.id: Stretch(Where.SLOT) for node in path}
         total = live.prefill.total if live is not None and live.prefill is not None else None
-        begun = live is not None and live.begun is not None
+        begun = live is not None and live.continued is not None
         found = self.cached(conversation).stretches(ends_of(path, total, begun=begun))
         if live is not None and not begun:
             found[-1:] = [NO_WORD]  # nothing of the answer is anywhere yet
@@ -54,7 +54,7 @@ class Rail:
             progress = self._core.tracker.warmup_progress
         if progress is not None:
             return Cached(progress.processed, Where.SLOT)
-        if live is not None and live.begun is None:  # its question and the reply are on no server yet, nor is a result
+        if live is not None and live.continued is None:  # its question and reply are on no server yet, nor is a result
             path = path[: -1 if path[-1].role is Role.TOOL else -2]
         cache = self._core.tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:

@@ -202,7 +202,7 @@ class WarmUp(ConversationObserver):
         path += closed(path, self._core.timestamp())  # as the next question does
         turn = self._core.branch_requests.after(conversation, path)
         await self._saver.ready(backend)
-        begun = await self._questions.begun(conversation)
+        begun = await self._questions.next_beginning(conversation)
         prefix = await cache.prompts.prefix(turn, begun)
         self._core.events.tell(WarmthChanged())
         if not prefix:

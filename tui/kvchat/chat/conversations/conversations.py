@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.shared import Head, SharedConversations, UnderWay
+from kvchat.chat.conversations.shared import Head, RunningAct, SharedConversations
 from kvchat.chat.conversations.unsaved import Unsaved
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent, StorageChanged
@@ -301,7 +301,7 @@ class Conversations:
             one.refuse(id)
         return self.load(id)
 
-    async def for_act(self, id: str, head: Head, act: UnderWay) -> OpenConversation:
+    async def for_act(self, id: str, head: Head, act: RunningAct) -> OpenConversation:
         """The conversation as all kvchats have made it, free for an act that needs this of its head. Raises
         ChatError."""
         conversation = self.free(id)

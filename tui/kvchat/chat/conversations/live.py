@@ -50,8 +50,8 @@ class LiveAnswer(Struct):
     stopping: bool = False
     context_size: int | None = None
     """Of the server and model that it was asked of."""
-    begun: str | None = None
-    """The cut answer that this one goes on with."""
+    continued: str | None = None
+    """The id of the cut answer that this one continues; None: it continues none."""
     read: ReadBefore = NOTHING_READ
     """What a server has read of its prompt before."""
     ended: State | None = None

@@ -72,8 +72,8 @@ class Stored(Struct, frozen=True):
     """None: the tree is as it was."""
 
 
-class UnderWay(Struct, eq=False):
-    """An act on a conversation, from its beginning to its end, however often it is begun anew."""
+class RunningAct(Struct, eq=False):
+    """An act on a conversation, from its beginning to its end, however often it begins again."""
 
     conversation: str
     given_up: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,7 +91,7 @@ class SharedConversations:
         self._tell = tell
         self._held: Counter[str] = Counter()
         """Conversations that an act is built on just now."""
-        self._under_way: list[UnderWay] = []
+        self._acts: list[RunningAct] = []
 
     def open(self, id: str) -> OpenConversation:
         """Load a conversation. Raises UnknownConversation."""
@@ -268,27 +268,27 @@ class SharedConversations:
 
     def waiting(self, id: str) -> bool:
         """Whether a question waits in this conversation for the reply of another window."""
-        return any(act.waits and act.conversation == id for act in self._under_way)
+        return any(act.waits and act.conversation == id for act in self._acts)
 
     @contextmanager
-    def under_way(self, id: str) -> Iterator[UnderWay]:
-        """An act on a conversation, which may come to wait for a reply: it can be given up from now on."""
-        act = UnderWay(id)
-        self._under_way.append(act)
+    def register_act(self, id: str) -> Iterator[RunningAct]:
+        """An act on a conversation while it runs: it may wait for a reply, and can be given up."""
+        act = RunningAct(id)
+        self._acts.append(act)
         try:
             yield act
         finally:
-            self._under_way.remove(act)
+            self._acts.remove(act)
 
     def give_up(self, id: str) -> None:
         """Let no act on this conversation wait for a reply, now or later: a question that does is not sent."""
-        for act in self._under_way:
+        for act in self._acts:
             if act.conversation == id:
                 act.given_up.set()
 
     def give_up_all(self) -> None:
         """Let no act wait any longer: kvchat ends."""
-        for act in self._under_way:
+        for act in self._acts:
             act.given_up.set()
 
     def refuse_while_answered(self, conversation: OpenConversation) -> None:
@@ -296,7 +296,7 @@ class SharedConversations:
         if self.reply_elsewhere(conversation) is not None:
             raise AnsweredElsewhere(ChatProblem.ANSWERED_ELSEWHERE)
 
-    async def settled(self, conversation: OpenConversation, act: UnderWay) -> None:
+    async def settled(self, conversation: OpenConversation, act: RunningAct) -> None:
         """Return when no reply streams elsewhere at the end of the branch; when its kvchat dies, it is settled with
         what came. Raises GivenUp."""
         if self.reply_elsewhere(conversation) is None:

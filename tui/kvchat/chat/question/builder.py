@@ -58,7 +58,7 @@ class QuestionBuilder:
         pasted = pasted_of(question.meant.spans, (PASTE,))
         return asked(conversation.tree, head, question.text, blocks, now, every, pasted)
 
-    async def begun(self, conversation: OpenConversation) -> str:
+    async def next_beginning(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
         the last, since how many there are depends on what follows. Empty where an image is the first."""
         path, attached = conversation.path(), self._warm_up[1] if self._warm_up[0] == conversation.id else ()

@@ -6,7 +6,7 @@ goes into the question's context, fenced and numbered, never into the system mes
 In the order in which they are called:
 
 1. `completions`, `attach`: while the question is written.
-2. `resolved`: when it is sent, the question with its files and passages; `_resolved_anew` for an edit.
+2. `resolved`: when it is sent, the question with its files and passages; `_resolved_edit` for an edit.
 3. `retrieve`: what goes with a text, for the composer too. `_mentioned` finds the mentions, `_follow_mentions` reads.
 4. `_plan`: which files, and in which collections to search (`documents.retrieval_plan`).
 5. `_passages_for`: the passages (`documents.retriever`).
@@ -351,7 +351,7 @@ class Retrieval:
         """The question with its passages and files: those that it has, else what is found for it. Raises ChatError,
         also where a mention that is looked up here cannot be followed, and OutsideError."""
         if question.again is not None:
-            return await self._resolved_anew(conversation, path, question, question.again)
+            return await self._resolved_edit(conversation, path, question, question.again)
         passages, files, found = question.passages, question.files, RetrievalResult()
         if passages is None or files is None:
             found = await self.retrieve(
@@ -375,7 +375,7 @@ class Retrieval:
             question, text=text, blocks=tuple(blocks), passages=passages, files=found.files if files is None else files
         )
 
-    async def _resolved_anew(
+    async def _resolved_edit(
         self, conversation: OpenConversation, path: Sequence[Node], question: Question, before: Node
     ) -> Question:
         """A question that asks `before` differently, with what is found for it now, and of what went with that one

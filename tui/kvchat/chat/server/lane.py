@@ -104,7 +104,7 @@ class Lane:
 
         self._spare = task = asyncio.create_task(turn())
         task.add_done_callback(self._spare_ended)
-        return await _carried_out(task, work)
+        return await _run_to_end(task, work)
 
     async def in_background(self, work: Coroutine[object, object, None]) -> bool:
         """Do `work` if nothing uses the server, here or in another kvchat; whether it came to its end. Whatever else
@@ -114,7 +114,7 @@ class Lane:
             return False
         self._background = task = asyncio.create_task(work)
         task.add_done_callback(self._background_ended)
-        return await _carried_out(task, work)
+        return await _run_to_end(task, work)
 
     def _took_seat(self) -> bool:
         return self.seat is None or self.seat.take(self._called_off)
@@ -200,7 +200,7 @@ async def _ended(task: asyncio.Task[None] | None) -> None:
         await asyncio.wait({task})
 
 
-async def _carried_out(task: asyncio.Task[None], work: Coroutine[object, object, None]) -> bool:
+async def _run_to_end(task: asyncio.Task[None], work: Coroutine[object, object, None]) -> bool:
     """Whether the task came to its end. Whoever is cancelled while waiting for it has it ended first."""
     try:
         await asyncio.wait({task})

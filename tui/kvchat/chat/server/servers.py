@@ -134,7 +134,7 @@ class Servers(ConversationObserver):
     def model_of(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and the one that answered here
         is not there any more; one that is named for this run, or in the settings, is asked for all the same, but where
-        the server would let another model answer without a word."""
+        the server would silently let another model answer."""
         model = self.asked_model(conversation.id)
         is_strict = model != self._named_model(conversation.id) or kinds.kind_of(server.kind).takes_any_model
         if server.listing and server.known(model) is None and is_strict:

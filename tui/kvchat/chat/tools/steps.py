@@ -85,10 +85,10 @@ class ToolSteps:
                 break
             to_come = len(calls) - at
             behind = CALLS_LEFT_OUT if answer.note is not None and to_come == 1 else ""
-            last = await self._carried_out(turn, last, call, to_come, behind)
+            last = await self._run_call(turn, last, call, to_come, behind)
         return last
 
-    async def _carried_out(self, turn: RunningTurn, parent: Node, call: ToolCall, to_come: int, behind: str) -> Node:
+    async def _run_call(self, turn: RunningTurn, parent: Node, call: ToolCall, to_come: int, behind: str) -> Node:
         """`to_come`: how many calls of the answer have no result yet. `behind`: what follows the result."""
         conversation = turn.conversation
         begun = node(

@@ -71,7 +71,7 @@ class SharedRequest:
         self._task: asyncio.Task[None] | None = None
 
     async def answer(self, at: int, emit: Emit) -> Ended:
-        """Return when this answer has ended. When nobody waits for one any more, the request is closed."""
+        """Return when this answer has ended. When none is waited for any more, the request is closed."""
         self._emits[at] = emit
         if len(self._emits) == len(self._ends):
             self._task = asyncio.create_task(self._send())
@@ -108,8 +108,8 @@ class SharedRequest:
 
 
 def with_figures(answers: Sequence[Node], first: TurnFigures | None) -> list[Node]:
-    """The answers to one request, the first of which has these figures: what is known of their one prompt is told of
-    each."""
+    """The answers to one request, the first with the figures `first`, the others with those of its prompt, which they
+    share."""
     found = []
     for at, answer in enumerate(answers):
         figures = answer.figures if at else first

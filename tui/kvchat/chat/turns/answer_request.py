@@ -53,7 +53,7 @@ class AnswerRequest(Struct, eq=False):
 
     conversation: OpenConversation
     path: Sequence[Node]
-    """The branch as it is sent: up to and with the question, or the cut answer that is gone on with."""
+    """The branch as it is sent: up to and with the question, or the cut answer that is continued."""
     before: str | None
     """The conversation's head before it."""
     parameters: Parameters | None = None
@@ -68,8 +68,8 @@ class AnswerRequest(Struct, eq=False):
     """What is known of it at the server; None: it has not gone out."""
 
     @property
-    def begun(self) -> str | None:
-        """The cut answer that is gone on with; None: it is another request."""
+    def continued(self) -> str | None:
+        """The id of the cut answer that the request continues; None: it continues none."""
         return self.path[-1].id if self.path[-1].role is Role.ASSISTANT else None
 
     @property
@@ -142,7 +142,7 @@ class AnswerRequests:
                     await asyncio.sleep(next(pauses))  # what lists its models again may still refuse to answer
 
     async def _sent(self, link: Link, backend: Backend, request: AnswerRequest, emit: Emit) -> Ended:
-        """Send the one request, and tell what is to be told of its answer."""
+        """Send the one request, and note what is to be shown of its answer."""
         conversation, consent = request.conversation, self._core.servers.consent
         if not consent.agreed_to(backend.info, conversation.id, request.model):
             return Ended(State.ERROR, consent.not_agreed(backend.info, conversation.id, request.model))
@@ -181,7 +181,7 @@ class AnswerRequests:
             request.parameters or record.parameters,
             record.template_options,
             system_in_user=record.system_in_user,
-            continues=request.begun is not None,
+            continues=request.continued is not None,
             answers=len(request.runs),
             tools=tools_of(path),
             may_call=request.may_call,

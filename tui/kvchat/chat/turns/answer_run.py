@@ -47,7 +47,7 @@ CUT_OFF = frozenset({State.CANCELLED, State.ERROR, State.INTERRUPTED})
 def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
     """The figures of the last turn on `path` that reached a server; None on a branch's first turn.
 
-    A turn whose figures are not known gives empty figures: what came after it cannot be told apart from it.
+    A turn of unknown figures gives empty ones: the tokens after it cannot be separated from its own.
     """
     for node in reversed(path):
         if node.role is Role.ASSISTANT and (node.figures is not None or not node.is_wordless):
@@ -170,7 +170,7 @@ class AnswerRun:
             self.live.first_token_at = time.monotonic()
 
     def _show(self) -> None:
-        """Tell the screen now, or a little later if it was told just now."""
+        """Call `changed` now, or a little later if it was called just now."""
         if self._show_later is not None:
             return
         wait = self._shown_at + SCREEN_SECONDS - time.monotonic()
@@ -201,7 +201,7 @@ class AnswerRun:
             early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
             note = None if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
         text, calls = live.text, ended.calls if self._may_call else ()
-        if state is State.DONE and note is None and self._may_call and not live.begun and {"{", "<"} & {*text}:
+        if state is State.DONE and note is None and self._may_call and not live.continued and {"{", "<"} & {*text}:
             from kvchat.chat.tools.written import names_written_call, written_calls
 
             tools = tools_of(self._path)
@@ -218,7 +218,7 @@ class AnswerRun:
             state = State.DONE
             note = None if is_whole else said(NoteKind.CALLS_LEFT_OUT, made=len(calls), most=MOST_CALLS)
             calls = with_ids(calls[:MOST_CALLS], (call.id for one in self._path for call in one.message.calls))
-        question = self._path[-2] if live.begun else self._path[-1]
+        question = self._path[-2] if live.continued else self._path[-1]
         return settled(
             self.answer,
             question,
@@ -239,7 +239,7 @@ class AnswerRun:
         if prompted is None or self.live.first_token_at is None:
             return None
         known = prompted.known
-        if self.live.begun:  # it takes the place of the cut answer, whose ids are in the prompt
+        if self.live.continued:  # it takes the place of the cut answer, whose ids are in the prompt
             known = known_ids([node.ids for node in self._path[:-1]], known.scope)
         return answered(known, prompted.tokens, Tokens(self.live.sampled))
 
@@ -253,7 +253,7 @@ class AnswerRun:
             return None
         previous = previous_figures(self._path)
         begun = None
-        if self.live.begun and prompt is not None and previous is not None and previous.asked_tokens is not None:
+        if self.live.continued and prompt is not None and previous is not None and previous.asked_tokens is not None:
             begun = max(0, prompt - previous.asked_tokens)
         return TurnFigures(
             prompt_tokens=prompt,
@@ -278,7 +278,7 @@ def _broken(calls: Sequence[ToolCall], state: State) -> tuple[str, str] | None:
     return next(((call.name, call.fault) for call in calls if call.fault), None)
 
 
-async def carried_out(answer_run: AnswerRun) -> Node:
+async def run_to_end(answer_run: AnswerRun) -> Node:
     """The answer. Whoever is cancelled while waiting for it has it closed first."""
     work = asyncio.create_task(answer_run.run())
     try:

@@ -1,6 +1,6 @@
-"""What a server does without a word: it drops old text of a conversation to make room, and answers without it.
+"""Servers that silently drop old text of a conversation to make room, and answer without it.
 
-It is said when figures speak for it, and never guessed.
+It is shown when figures speak for it, and never guessed.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class AnswerTask(Struct, frozen=True):
     parameters: Parameters | None = None
     """None: the conversation's."""
     cut: Node | None = None
-    """The answer that is gone on with."""
+    """The answer that is continued."""
     wanted: AlternativesRequest | None = None
     """None: one answer, of the conversation's model."""
     calls: bool = True

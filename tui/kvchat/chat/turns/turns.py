@@ -55,7 +55,7 @@ from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.chat.turns.running_turn import AnswerTask, RunningTurn
 from kvchat.figures.accounting import TurnFigures
 from kvchat.figures.cause import Cause
-from kvchat.prompt.branching import Branch, awaited, before_refused, begun, closed
+from kvchat.prompt.branching import Branch, awaited, before_refused, closed, continuation
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id, tools_of
 from kvchat.prompt.queued import HoldKind, hold_of
@@ -82,7 +82,7 @@ BESIDE_S = 1e-6
 
 
 class TurnObserver(Protocol):
-    """Told of the turns that end, when all is stored."""
+    """Called when a turn has ended and all is stored."""
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None: ...
 
@@ -167,9 +167,9 @@ class Turns:
 
     @on_newest(Head.ANY)
     async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: MentionScope = ALL) -> None:
-        """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
-        prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
-        mentions needs the user's yes."""
+        """Ask a question differently: a sibling of it, with an answer of its own. The old branch stays. `anyway`: also
+        where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that
+        it mentions needs the user's yes."""
         conversation = self._core.conversations.free(id)
         question, _ = conversation.turn_of(node_id)
         branch = await self._fitting(
@@ -184,8 +184,8 @@ class Turns:
 
     @on_newest(Head.ANY)
     async def go_on(self, id: str, node_id: str, parameters: Parameters | None = None) -> None:
-        """Go on with a cut answer: a sibling of it that begins with what came. One without a word is answered anew, and
-        a server that cannot go on with an answer is asked to by a message; the user is told. Raises ChatError."""
+        """Continue a cut answer: a sibling of it that begins with what came. One of which nothing came is regenerated.
+        A server that cannot continue an answer is asked to by a message, which the user is shown. Raises ChatError."""
         conversation = self._core.conversations.free(id)
         question, cut = conversation.turn_of(node_id)
         if cut is not None and cut.is_wordless and cut.state in (*CUT, State.EMPTY):
@@ -204,7 +204,7 @@ class Turns:
             return
         await self._core.servers.must_take(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
-        answer = begun(_asked(conversation.tree, question, cut), cut, self._core.clock())
+        answer = continuation(_asked(conversation.tree, question, cut), cut, self._core.clock())
         task = AnswerTask(conversation, Branch((answer,), answer.id), parameters, cut=cut)
         await self._branch_off(task, "continue", cut)
         await self._make_room(conversation, cut)
@@ -275,7 +275,7 @@ class Turns:
         return [conversation.tree[node] for node in nodes if node in conversation.tree]
 
     async def choose(self, id: str, node_id: str | None = None) -> None:
-        """Go on with one of several answers: the others stay beside it. None: with the usual one."""
+        """Go on with one of several answers: the others stay as its versions. None: with the usual one."""
         if id not in self._undecided:
             return
         conversation, choices = self._core.conversations.load(id), self.choices(id)
@@ -374,7 +374,7 @@ class Turns:
         answer = branch.nodes[-1]
         most = self._core.tracker.most_answers(conversation.id)
         (count, model), *further = task.wanted.requests(most) if task.wanted else [(1, "")]
-        answers, before = self._beside(conversation, answer, count, model), conversation.record.head
+        answers, before = self._new_versions(conversation, answer, count, model), conversation.record.head
 
         def grown(row: Conversation) -> Conversation:
             if question is not None:
@@ -405,9 +405,9 @@ class Turns:
         if task.queued:
             self._queue.forget(conversation.id, task.queued)
 
-    def _beside(self, conversation: OpenConversation, answer: Node, count: int, model: str) -> list[Node]:
-        """So many answers to the question of `answer`, in its place; each names the model that it is asked of, so that
-        one that is cut off still says whose it was."""
+    def _new_versions(self, conversation: OpenConversation, answer: Node, count: int, model: str) -> list[Node]:
+        """`count` empty answers to the question of `answer`, in its place; each names the model that it is asked of, so
+        that one that is cut off still says whose it was."""
         is_known = self._core.servers.link(conversation.id).info is not None
         model = model or (self._core.servers.asked_model(conversation.id) if is_known else answer.model)
         return [
@@ -432,7 +432,7 @@ class Turns:
             message.text,
             message.reasoning,
             message.reasoning_field,
-            begun=request.begun,
+            continued=request.continued,
             read=read_before(request.conversation.tree, request.path, answer.model),
         )
 
@@ -503,7 +503,7 @@ class Turns:
         """Begin the answer to the results of the last one's calls. Raises ChatError and StoreError."""
         conversation = turn.conversation
         fresh = awaited(last, self._core.clock())
-        answers = self._beside(conversation, fresh, 1, "")
+        answers = self._new_versions(conversation, fresh, 1, "")
 
         def goes_on(row: Conversation) -> Conversation:
             return replace(row, head=fresh.id) if row.head == last.id else row
@@ -530,11 +530,11 @@ class Turns:
         return nodes[-1]
 
     async def _begin_further(self, turn: RunningTurn, first: Node) -> bool:
-        """Begin the next request for further answers beside the first one; whether they could be stored."""
+        """Begin the next request for further answers to the same question; whether they could be stored."""
         conversation = turn.conversation
         count, model = turn.further.pop(0)
         fresh = awaited(conversation.tree[first.parent or ""], self._core.clock())
-        answers = self._beside(conversation, fresh, count, model)
+        answers = self._new_versions(conversation, fresh, count, model)
         try:
             await self._core.conversations.shared.add(conversation, answers, lambda row: row, whole=False)
         except (ChatError, StoreError) as error:
@@ -549,7 +549,7 @@ class Turns:
         return True
 
     async def _settle_all(self, request: AnswerRequest) -> list[Node]:
-        """The answers to one request, with what is to be told of it, when they have ended and are stored."""
+        """The answers to one request, with figures and notes, when they have ended and are stored."""
         conversation = request.conversation
         answers = await asyncio.gather(*(answer_run.run() for answer_run in request.runs))
         tracked = request.tracked
@@ -612,7 +612,7 @@ class Turns:
         tracked: TrackedTurn | None,
         figures: TurnFigures | None,
     ) -> tuple[TurnFigures | None, Finding | None]:
-        """The answer is worth more than what can be told about it."""
+        """As `_explained`; where that fails the answer is kept with the server's figures."""
         if tracked is None or figures is None:
             return figures, None
         explanation = asyncio.create_task(self._explained(tracked, figures))
@@ -699,7 +699,7 @@ def _asked(tree: Tree, question: Node, answer: Node | None) -> Node:
 
 
 def _said_nothing(tree: Tree, answer: Node) -> bool:
-    """Whether an answer failed without a word, or without one more than the cut answer that it went on with."""
+    """Whether an answer failed without text, or without more than the cut answer that it continued."""
     twin = any(other.digest == answer.digest and other.created < answer.created for other in tree.siblings(answer.id))
     return (answer.is_wordless or twin) and answer.state in (
         State.ERROR,
@@ -710,7 +710,7 @@ def _said_nothing(tree: Tree, answer: Node) -> bool:
 
 
 def _doubt(finding: Finding | None) -> Statement | None:
-    """What is to be said beside an answer that may be another conversation's."""
+    """The note on an answer that may be another conversation's."""
     if finding is None or finding.cause is not Cause.REPORTED_COLD:
         return None
     flag = finding.remedy["flag"] if finding.remedy is not None else None

@@ -75,7 +75,7 @@ class CompactionController:
         current = self.workspace.current
         if current is None or not self._servers.is_nearly_full(current):
             return ""
-        if self._service.compactor.prepared(current) is not None:
+        if self._service.compactor.ready_summary(current) is not None:
             return f"summary ready: {self._key}"
         return f"{percent(self._servers.window_share(current))} full: /compact"
 
