@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from asyncio import CancelledError, Task, create_task
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
@@ -127,9 +126,10 @@ class Person:
         choices = (
             [("n", "No", False), ("y", "Yes", True)] if kind == "outside" else [("y", "Yes", True), ("n", "No", False)]
         )
-        make = partial(ConfirmScreen[bool], STARTS, program_lines(name, "uvx time"), choices)
-        late = kind == "costs"
-        yes = await (workspace.ask_after(Coming(is_late=True), make) if late else workspace.questions.ask(make))
+        coming = Coming(is_late=True) if kind == "costs" else None
+        yes = await workspace.choose(
+            STARTS, program_lines(name, "uvx time"), choices, unasked=coming is None, coming=coming
+        )
         self.answers.append(bool(yes))
 
     # -- looking

@@ -53,7 +53,6 @@ class CompactionController:
     @in_worker("dialog")
     async def compact(self) -> None:
         from kvchat.text.prices import compaction_lines
-        from kvchat.ui.screens.confirm import ConfirmScreen
 
         workspace, id = self.workspace, self.workspace.conversation.id
         try:
@@ -64,8 +63,9 @@ class CompactionController:
         lines = compaction_lines(
             price.plan, price.window, price.summary_seconds, price.read_seconds, workspace.key_of("undo")
         )
-        question = ConfirmScreen("Compact this conversation?", lines, [("y", "Compact", True), ("n", "Cancel", False)])
-        if await workspace.ask(question) and await self._server.may_leave_this_machine():
+        choices = [("y", "Compact", True), ("n", "Cancel", False)]
+        agreed = await workspace.choose("Compact this conversation?", lines, choices)
+        if agreed and await self._server.may_leave_this_machine():
             self._transcript.follow()
             if await workspace.attempt(self._service.compactor.compact(id)) and workspace.shows(id):
                 self._transcript.follow()

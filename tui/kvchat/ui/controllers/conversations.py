@@ -421,8 +421,6 @@ class ConversationController:
 
     async def _menu(self, id: str) -> bool:
         """Ask what to do with a conversation, and do it; whether it is open by that."""
-        from kvchat.ui.screens.confirm import ConfirmScreen
-
         record = self._conversations.find(id)
         favourite, archived = FAVOURITE in record.tags, ARCHIVE in record.tags
         choices = [
@@ -435,7 +433,7 @@ class ConversationController:
             ("e", "Export", "export"),
             ("d", "Delete", "delete"),
         ]
-        match await self.workspace.ask_for(ConfirmScreen(record.title, [], choices)):
+        match await self.workspace.choose(record.title, [], choices, letter=True):
             case "open":
                 await self.open(id)
                 return True

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kvchat.cache import CheaperWay
@@ -17,6 +16,7 @@ from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
     from kvchat.cache import Act, Price
+    from kvchat.ui.screens.confirm import Choice
 
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""
@@ -127,7 +127,6 @@ class CostQuestions:
         if not price.worth_asking:
             return "go"
         from kvchat.text.prices import TITLES, cheaper, price_lines
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 
         choices: list[Choice[Decision | None]] = [("y", NAMES[act], "go")]
         way = price.alternative
@@ -137,9 +136,5 @@ class CostQuestions:
         if fork:
             choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
         choices.append(("n", "Cancel", None))
-        return await self._workspace.ask_after(
-            dialog,
-            partial(
-                ConfirmScreen, title or TITLES[act], [*self._quoted(node), *price_lines(price, act), *words], choices
-            ),
-        )
+        lines = [*self._quoted(node), *price_lines(price, act), *words]
+        return await self._workspace.choose(title or TITLES[act], lines, choices, coming=dialog)

@@ -6,7 +6,6 @@ Indexing is shown at the edge of the screen and never interrupts; nothing of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
@@ -125,9 +124,8 @@ class DocumentController:
             return
         from kvchat.ui.screens.documents.source import remove_question
 
-        if await self.workspace.ask_after(
-            dialog, partial(remove_question, one, status)
-        ) and await self.workspace.attempt(self._documents.remove(one.name)):
+        sure = await self.workspace.choose(*remove_question(one, status), coming=dialog)
+        if sure and await self.workspace.attempt(self._documents.remove(one.name)):
             self.show_retrieval()
             self.workspace.say(f"{one_line(one.name, 24)} removed · its files stay")
 

@@ -8,7 +8,6 @@ since.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
@@ -286,19 +285,15 @@ class SendingController:
     async def _with_agreed(self, sending: Sending, meant: MentionScope, error: OutsideError) -> MentionScope:
         """What is meant, with the user's consent to sending these files; Enter alone means no. Raises ChatError without
         consent."""
-        from kvchat.ui.screens.confirm import ConfirmScreen
-
         sending.is_begun = False  # nothing is looked up while the user is asked
         self.show_looking_up()
         it = "them" if len(error.paths) > 1 else "it"
         files = counted(len(error.paths), "file")
-        if not await self.workspace.questions.ask(
-            partial(
-                ConfirmScreen[bool],
-                f"Send {files} with secrets?" if error.is_secret else f"Send {files} from outside the working folder?",
-                error.sentences if error.is_secret else [*map(exact, error.paths)],
-                [("n", "Go back to the message", False), ("y", f"Send {it}", True)],
-            )
+        if not await self.workspace.choose(
+            f"Send {files} with secrets?" if error.is_secret else f"Send {files} from outside the working folder?",
+            error.sentences if error.is_secret else [*map(exact, error.paths)],
+            [("n", "Go back to the message", False), ("y", f"Send {it}", True)],
+            unasked=True,
         ):
             raise ChatError(ChatProblem.NOT_SENT)
         sending.is_begun = True
@@ -307,8 +302,6 @@ class SendingController:
 
     async def _way_of(self, sending: Sending, error: TooLongError) -> Way | None:
         """What the user decides about a message that is too long."""
-        from kvchat.ui.screens.confirm import ConfirmScreen
-
         sending.is_slow = False  # kvchat waits for the user now
         self.show_looking_up()
         conversation = self.workspace.conversation
@@ -317,9 +310,8 @@ class SendingController:
             price = self._service.compactor.price(conversation.id)
         except ChatError:
             price = None
-        return await self.workspace.questions.ask(
-            partial(ConfirmScreen, TITLE, question_lines(error, used), choices(error, used, price))
-        )
+        lines = question_lines(error, used)
+        return await self.workspace.choose(TITLE, lines, choices(error, used, price), unasked=True)
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
         if sending.wanted is not None:

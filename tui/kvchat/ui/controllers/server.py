@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation
+    from kvchat.ui.screens.confirm import Choice
     from kvchat.ui.widgets.statusline import Header, StatusLine
 
 GONE = frozenset({"lost", "failed"})
@@ -173,12 +174,10 @@ class ServerController:
     async def _pull(self, name: str) -> None:
         """Fetch a model, once its size and address were agreed to; while one is fetched, ask whether that is to stop.
         Raises ChatError."""
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
-
         if (fetch := self._fetch) is not None:
             lines = [f"It is at {fetch.words}.", "What came is kept: choosing it again goes on from there."]
-            choices: list[Choice[bool]] = [("g", "Go on", False), ("s", "Stop", True)]
-            if await self.workspace.ask(ConfirmScreen(f"Stop fetching {fetch.model.file}?", lines, choices)):
+            choices = [("g", "Go on", False), ("s", "Stop", True)]
+            if await self.workspace.choose(f"Stop fetching {fetch.model.file}?", lines, choices):
                 fetch.worker.cancel()
             return
         with self.workspace.app.key_queue.coming() as dialog:
@@ -188,8 +187,8 @@ class ServerController:
             return
         lines = [f"{model.file}, from", f"{model.address}/{model.name.repo}", f"into {model.folder}."]
         choices = [("y", f"Fetch {size(model.size)}", True), ("n", "Do not fetch it", False)]
-        question = partial(ConfirmScreen, "Fetch this model?", lines, choices)
-        if await self.workspace.ask_after(dialog, question) and self._fetch is None:
+        agreed = await self.workspace.choose("Fetch this model?", lines, choices, coming=dialog)
+        if agreed and self._fetch is None:
             self._fetch = Fetch(model, self._fetched(model, self.workspace.conversation.id))
 
     @in_worker("fetch")
@@ -263,8 +262,6 @@ class ServerController:
         whether the user has decided. False: the list is wanted."""
         if not self._may_move():
             return False
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
-
         id, off = self.workspace.conversation.id, self._place()
         with self.workspace.app.key_queue.coming() as dialog:
             name = await self._servers.other(id)
@@ -285,7 +282,7 @@ class ServerController:
             ("l", "Choose another server", "list"),
             ("n", "Wait", "wait"),
         ]
-        decision = await self.workspace.ask_after(dialog, partial(ConfirmScreen, f"{off} is off", lines, choices))
+        decision = await self.workspace.choose(f"{off} is off", lines, choices, coming=dialog)
         if decision == "move":
             await self._service.chooser.use(id, name)
         return decision != "list"
@@ -301,15 +298,12 @@ class ServerController:
         server = self._servers.info
         if server is None or consent.may_send_to(server, id):
             return True
-        from kvchat.ui.screens.confirm import ConfirmScreen
-
         goes = consent.destination(server, id)
         lines = leaving_lines(
             server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(id, server)
         )
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
-        question = partial(ConfirmScreen[bool], "Send to another machine?", lines, choices)
-        if not await self.workspace.questions.ask(question):
+        if not await self.workspace.choose("Send to another machine?", lines, choices, unasked=True):
             return False
         await consent.allow_sending_to(server, id)
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
@@ -78,14 +77,11 @@ class ToolController:
 
     async def may_start(self, names: Sequence[str]) -> bool:
         """Whether the programs behind these names of tools may be started: each is asked for once. Raises ChatError."""
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
-
         mcp = self._service.mcp
         for name, server in mcp.to_agree(names).items():
-            choices: list[Choice[bool]] = [("y", "Start it, now and later", True), ("n", "No", False)]
+            choices = [("y", "Start it, now and later", True), ("n", "No", False)]
             lines = program_lines(name, server.shown)
-            question = partial(ConfirmScreen[bool], STARTS, lines, choices, gist=lines[0])
-            if not await self.workspace.questions.ask(question):
+            if not await self.workspace.choose(STARTS, lines, choices, unasked=True, gist=lines[0]):
                 return False
             await mcp.agree(server)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kvchat.ui.chat_screen import ChatScreen
     from kvchat.ui.controllers.questions import Questions
     from kvchat.ui.key_queue import Coming
-    from kvchat.ui.screens.confirm import ConfirmScreen
+    from kvchat.ui.screens.confirm import Choice
     from kvchat.ui.screens.modal import Modal
     from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -145,16 +145,30 @@ class Workspace:
             answer = self.app.push_screen(screen, wait_for_dismiss=True)
         return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
 
-    async def ask_after(self, coming: Coming, make: Callable[[], ConfirmScreen[T]]) -> T | None:
-        """Ask what a key of the user asked for, once it is known what that is: at once where keys waited for it; else
-        they wrote on meanwhile, and it opens by itself."""
-        if coming.is_late:
-            return await self.questions.ask(make)
-        return await self.ask_for(make())
+    async def choose(
+        self,
+        title: str,
+        lines: Sequence[str],
+        choices: Sequence[Choice[T]],
+        *,
+        unasked: bool = False,
+        letter: bool = False,
+        coming: Coming | None = None,
+        gist: str = "",
+    ) -> T | None:
+        """Have the user choose; None: they did not. Only in a worker.
 
-    async def ask_for(self, screen: ConfirmScreen[T]) -> T | None:
-        """As `ask`, what a letter may have asked for: who was writing writes on."""
-        screen.open_for(self.questions)
+        `unasked`: no key asked for it, so it opens by itself, while nothing is typed. `letter`: a letter may have asked
+        for it: who was writing writes on. `coming`: so it may, and it took time to know what to ask; where the keys did
+        not wait for that, it is unasked by now. `gist` as in `ConfirmScreen`."""
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        make = partial(ConfirmScreen[T], title, lines, choices, gist=gist)
+        if unasked or (coming is not None and coming.is_late):
+            return await self.questions.ask(make)
+        screen = make()
+        if letter or coming is not None:
+            screen.open_for(self.questions)
         return await self.ask(screen)
 
     def key_of(self, action: str) -> str:

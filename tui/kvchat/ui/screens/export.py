@@ -31,7 +31,7 @@ from kvchat.transfer.formats import FileExists, Source, TransferError, format_of
 from kvchat.transfer.write import suggested_name
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.ask import AskScreen, LineError
-from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+from kvchat.ui.screens.confirm import Choice
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine
 from kvchat.ui.screens.tones import BAD, MUTED, WASTED, content
@@ -334,7 +334,7 @@ async def leave_unsaved(workspace: Workspace, ending: Ending, unsaved: Sequence[
         return await service.conversations.unsaved.write(path)
 
     said = lines(unsaved, service.conversations.unsaved.reason)
-    match await workspace.ask(ConfirmScreen("Quit with unsaved messages?", said, CHOICES)):
+    match await workspace.choose("Quit with unsaved messages?", said, CHOICES):
         case "quit":
             ending.leave(lets_go=True)
         case "write":

@@ -26,7 +26,7 @@ from kvchat.documents.collection import Collection, CollectionStatus
 from kvchat.prompt.conversation import OFF
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
-from kvchat.ui.screens.confirm import ConfirmScreen
+from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.documents import rows as words
 from kvchat.ui.screens.documents.rows import RetrievalChoice, Telling
 from kvchat.ui.screens.manager import Due, Page, Source
@@ -216,12 +216,13 @@ class DocumentsSource(Source):
         one = self.collection
         if one is None:
             return
+        question = remove_question(one, self.telling.statuses.get(one.name))
 
         def then(sure: bool | None) -> None:
             if sure:
                 self.screen.run_worker(self._removed(one), group="dialog")
 
-        self.screen.app.push_screen(remove_question(one, self.telling.statuses.get(one.name)), then)
+        self.screen.app.push_screen(ConfirmScreen(*question), then)
 
     async def _removed(self, one: Collection) -> None:
         async def removed() -> None:
@@ -364,10 +365,13 @@ class Collections(Page):
         self._source.report()
 
 
-def remove_question(one: Collection, status: CollectionStatus | None = None) -> ConfirmScreen[bool]:
-    """Whether a collection is to be removed. Enter leaves it: a key meant for something else removes nothing."""
+def remove_question(
+    one: Collection, status: CollectionStatus | None = None
+) -> tuple[str, Sequence[str], Sequence[Choice[bool]]]:
+    """Whether a collection is to be removed: title, lines and answers. Enter leaves it: a key meant for something else
+    removes nothing."""
     chunks = f", {counted(status.chunks, 'chunk')}," if status is not None else ""
-    return ConfirmScreen(
+    return (
         f"Remove {one_line(one.name, 40)}?",
         [
             f"Its part of the index{chunks} is thrown away. The files in {home_path(one.root)} stay as they are.",
