@@ -46,7 +46,7 @@ def begun(data: Path, root: Path, command: Sequence[str] = process.COMMAND) -> s
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pipesize=4096
     )
     assert child.stdin
-    child.stdin.write(IndexingJob(str(data), collection(root), OPTIONS, False).line)
+    child.stdin.write(IndexingJob(str(data), collection(root), OPTIONS, False).line + b"\n")
     child.stdin.flush()
     return child
 
@@ -203,7 +203,9 @@ def test_it_ends_even_where_a_file_takes_for_ever(data: Path, tmp_path: Path) ->
         (sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
     assert child.stdin and child.stdout
-    child.stdin.write(IndexingJob(str(data), collection(made(tmp_path / "r", {"a.md": "x"})), OPTIONS, False).line)
+    child.stdin.write(
+        IndexingJob(str(data), collection(made(tmp_path / "r", {"a.md": "x"})), OPTIONS, False).line + b"\n"
+    )
     child.stdin.flush()
     while json.loads(child.stdout.readline())["progress"]["path"] != "a.md":
         pass

@@ -188,12 +188,12 @@ def test_ctrl_c_keeps_what_came_and_the_next_pull_goes_on_from_there(tmp_path: P
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_goes_on_behind_one_that_is_killed_while_nothing_comes(tmp_path: Path, number: signal.Signals) -> None:
-    repo = f"org/{tmp_path.name}{number.value}"
+    repo, here = f"org/{tmp_path.name}{number.value}", bytes(tmp_path)
 
     def runs() -> bool:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
+        for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if repo.encode() in path.read_bytes():
+                if b"hub_child" in (path / "cmdline").read_bytes() and here in (path / "environ").read_bytes():
                     return True
         return False
 
@@ -201,6 +201,7 @@ def test_nothing_goes_on_behind_one_that_is_killed_while_nothing_comes(tmp_path:
         with command(tmp_path, there, repo) as process:
             while not any(part.stat().st_size >= 2 << 20 for part in tmp_path.glob("**/blobs/*.incomplete")):
                 time.sleep(0.01)
+            assert runs()
             process.send_signal(number)
         assert process.returncode
         until = time.monotonic() + 30

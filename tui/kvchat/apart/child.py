@@ -1,7 +1,7 @@
-"""The child side of a separate reading process: its limits, and its pipes to the process that started it.
+"""The child side of a separate process: its pipes to the process that started it, and the limits of one that reads.
 
-It reads stdin and the files named there, writes stdout, and does nothing else: no network, no other program. It ends
-with its stdin, and by itself where something takes much too long.
+A `Parent` reads stdin and the files named there, writes stdout, and does nothing else: no network, no other program. It
+ends with its stdin, and by itself where something takes much too long.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from typing import BinaryIO, NoReturn
 
 from kvchat.apart import frames
@@ -30,12 +32,53 @@ _FORBIDDEN = (
 )
 
 
+def private_stdout() -> BinaryIO:
+    """Stdout for the answers alone: what anything prints from here on goes where stderr goes."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(own, "wb")
+
+
+def first_line() -> bytes:
+    """The job of a `kvchat.apart.lines.LineProcess`; empty: there is none any more."""
+    data = b""
+    while b"\n" not in data:
+        if not (some := _read_some()):
+            return b""
+        data += some
+    return data.partition(b"\n")[0]
+
+
+def until_stdin_ends() -> None:
+    """Wait until no process can write to stdin any more: whoever started this one is gone."""
+    while _read_some():
+        pass
+
+
+def when_stdin_ends(act: Callable[[], object]) -> None:
+    """Call `act` in a thread then."""
+
+    def wait() -> None:
+        until_stdin_ends()
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _read_some() -> bytes:
+    """Not through `sys.stdin`: a thread that waits in there keeps the process from ending."""
+    try:
+        return os.read(0, 65536)
+    except OSError:
+        return b""
+
+
 class Parent:
     """Whoever started this process. Its first frame says how: `{"seconds": 30, "memory": 1073741824}`."""
 
     def __init__(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent, which then closes stdin
-        self._questions, self._answers = sys.stdin.buffer, _own_stdout()
+        self._questions, self._answers = sys.stdin.buffer, private_stdout()
         limits = json.loads(frames.take(self._questions) or b'{"seconds": 0, "memory": -1}')
         self._seconds = float(limits["seconds"])
         _limit_memory(int(limits["memory"]))
@@ -53,13 +96,6 @@ class Parent:
         faulthandler.cancel_dump_traceback_later()
         frames.put(self._answers, frame)
         faulthandler.dump_traceback_later(self._seconds + GRACE, exit=True)
-
-
-def _own_stdout() -> BinaryIO:
-    """Stdout for the answers alone: what anything prints goes where stderr goes."""
-    own = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(own, "wb")
 
 
 def _limit_memory(most: int) -> None:

@@ -2,8 +2,8 @@
 
 Run as `python -m kvchat.backends.engine.child`. It reads one line of JSON options from stdin, answers one line of JSON
 on stdout (`{"port": N}`, or what failed: the name of an `EngineProblem` as `problem`, the library's words as `error`),
-logs to stderr, and ends when stdin does. It needs nothing but the standard library and xllamacpp, and the API
-key reaches it by stdin only.
+logs to stderr, and ends when stdin does. It needs nothing but the standard library, `kvchat.apart` and xllamacpp, and
+the API key reaches it by stdin only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
+
+from kvchat.apart.child import first_line, private_stdout, until_stdin_ends
 
 LOOPBACK = "127.0.0.1"
 BACKGROUND = 5
@@ -29,13 +31,6 @@ def die_with_parent() -> None:
     stdin is only seen once the server listens; this also covers the time before."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def private_stdout() -> TextIO:
-    """A stream to what was stdout. From here on whatever the library prints to stdout goes to the log."""
-    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return answer
 
 
 def parameters(engine: Any, options: Mapping[str, Any]) -> Any:
@@ -80,7 +75,7 @@ def started(options: Mapping[str, Any]) -> Any:
     return xllamacpp.Server(parameters(xllamacpp, options))
 
 
-def serve(line: bytes, answer: TextIO) -> None:
+def serve(line: bytes, answer: BinaryIO) -> None:
     """Start the server described by `line`, tell the port or the error, and run until stdin ends."""
     server = None
     try:
@@ -93,11 +88,11 @@ def serve(line: bytes, answer: TextIO) -> None:
     except Exception as error:
         found = {"error": str(error) or type(error).__name__}
     with suppress(OSError):  # a parent that died meanwhile reads no answer
-        answer.write(json.dumps(found) + "\n")
+        answer.write(json.dumps(found).encode() + b"\n")
         answer.close()
     if server is None:
         sys.exit(1)  # in good order, so that the log gets out
-    sys.stdin.buffer.read()
+    until_stdin_ends()
     os._exit(0)  # the server's own shutdown waits for the batch it computes, or for ever
 
 
@@ -106,7 +101,7 @@ def main() -> None:
     die_with_parent()
     os.umask(0o077)
     answer = private_stdout()
-    if line := sys.stdin.buffer.readline():
+    if line := first_line():
         serve(line, answer)
 
 

@@ -6,22 +6,19 @@ client does it (`hub_child`), and reads HF_ENDPOINT and its further variables it
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
 import re
-import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from kvchat.apart.lines import LineProcess, command_of
 from kvchat.backends.engine.folders import hub_cache
 from kvchat.backends.engine.gguf import WINDOW, GgufError, header_in, quantisation_of
 from kvchat.backends.engine.models import parts_of
@@ -41,8 +38,6 @@ SUGGESTED = (
 """Models to begin with: name, bytes, and the gigabytes of memory from which one is a good choice."""
 MOST_LOOKS = 4
 """Files of a repository that are looked into for one to chat with."""
-LONGEST_LINE = 16 * 1024 * 1024
-"""Bytes: a repository may have thousands of files."""
 _NAME = re.compile(
     r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|(?:huggingface\.co|hf\.co)/)?"
     r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*?)"
@@ -233,17 +228,14 @@ async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], 
     """Hear what the child answers, line by line, to its end. Raises HubError."""
     if find_spec("huggingface_hub") is None:
         raise HubError(HubProblem.NOT_INSTALLED)
-    command = (sys.executable, "-P", "-m", "kvchat.backends.engine.hub_child", json.dumps(request))
     env = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1"}
     try:
-        child = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env, limit=LONGEST_LINE, start_new_session=True
-        )
+        child = await LineProcess.start(command_of("kvchat.backends.engine.hub_child"), env=env)
     except OSError as error:
         raise HubError(HubProblem.ENDED, exit=error.strerror) from None
-    assert child.stdout is not None
     try:
-        async for line in child.stdout:
+        await child.give(json.dumps(request).encode())
+        async for line in child.lines():
             message = json.loads(line)
             if "problem" in message:
                 raise _error(message, request)
@@ -251,10 +243,7 @@ async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], 
         if code := await child.wait():
             raise HubError(HubProblem.ENDED, exit=exit_in_words(code))
     finally:
-        if child.returncode is None:
-            with suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
+        await child.end(0)
 
 
 def _error(report: Mapping[str, Any], request: Mapping[str, Any]) -> HubError:

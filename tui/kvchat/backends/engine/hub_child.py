@@ -1,4 +1,4 @@
-"""The process that talks to Hugging Face: a request on the command line, answers as lines of JSON, until stdin ends.
+"""The process that talks to Hugging Face: a line with a request, answers as lines of JSON, until stdin ends.
 
 It is the hub's own client, apart from kvchat, so that a download ends at once when it is stopped, whatever it waits
 for, and nothing of it is loaded before one begins.
@@ -12,8 +12,6 @@ import json
 import os
 import re
 import shutil
-import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,8 @@ from huggingface_hub import HfApi, constants, get_hf_file_metadata, get_session,
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
+
+from kvchat.apart.child import first_line, when_stdin_ends
 
 CHUNK = 1024 * 1024
 """Bytes between two looks at how far it is, and the most that a stop loses."""
@@ -147,16 +147,9 @@ def _fetch(url: str, blob: Path, size: int, name: str) -> None:
     part.replace(blob)
 
 
-def end_with_stdin() -> None:
-    """Whoever asked is there no more, killed as it may be: nothing comes from a hub that hangs, which would tell."""
-    while os.read(0, CHUNK):
-        pass
-    os._exit(1)
-
-
 def main() -> None:
-    threading.Thread(target=end_with_stdin, daemon=True).start()
-    request = json.loads(sys.argv[1])
+    request = json.loads(first_line() or os._exit(1))
+    when_stdin_ends(lambda: os._exit(1))  # nothing comes from a hub that hangs, which would tell
     try:
         if "wanted" in request:
             fetch(**request)

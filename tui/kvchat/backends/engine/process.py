@@ -10,8 +10,6 @@ import asyncio
 import importlib.util
 import json
 import secrets
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -21,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat import paths
+from kvchat.apart.lines import LineProcess, command_of
 from kvchat.backends.engine.child import LOOPBACK
 from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.log import TAIL, EngineError, LogTail, start_failure
@@ -28,7 +27,7 @@ from kvchat.backends.engine.options import EngineOptions
 from kvchat.text.engine import EngineProblem, ended_words
 
 GRACE = 2.0
-"""Seconds a child has to end by itself, and again after it was asked to terminate."""
+"""Seconds that a child has to end by itself."""
 
 
 class EngineState(StrEnum):
@@ -69,56 +68,35 @@ class EngineExit(Struct, frozen=True):
 
 
 class _Child:
-    """One child process with the tasks that read its log and wait for its end."""
+    """One child process, its log, and the task that waits for its end."""
 
-    def __init__(self, process: Process, ended: Callable[[_Child], None]) -> None:
-        self.process = process
-        self.log = LogTail()
+    def __init__(self, process: LineProcess, log: LogTail, ended: Callable[[_Child], None]) -> None:
+        self.process, self.log = process, log
         self.stopping = False
         self._watching = asyncio.create_task(self._watch(ended))
 
     async def _watch(self, ended: Callable[[_Child], None]) -> None:
-        assert self.process.stderr is not None
-        while data := await self.process.stderr.read(65536):
-            self.log.feed(data)
         await self.process.wait()
         ended(self)
 
     async def wait(self) -> int:
-        """The exit code, once the process has ended and its log is read to the end."""
+        """The exit code, once the process has ended, its log is read to the end, and its end was told."""
         await asyncio.shield(self._watching)
         return await self.process.wait()
 
     async def tell(self, options: dict[str, object]) -> dict[str, object]:
         """Hand over the options and return the child's answer; empty when it ended without one."""
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None and stdout is not None
-        try:
-            stdin.write(json.dumps(options).encode() + b"\n")
-            await stdin.drain()
-            answer = json.loads(await stdout.readline())
-        except (OSError, ValueError):
-            return {}
-        return answer if isinstance(answer, dict) else {}
+        await self.process.give(json.dumps(options).encode())
+        async for line in self.process.lines():
+            with suppress(ValueError):
+                answer = json.loads(line)
+                return answer if isinstance(answer, dict) else {}
+        return {}
 
     async def end(self, patience: float) -> None:
-        """Close stdin, wait `patience` seconds, then terminate, then kill. Cancelled, it kills at once."""
+        """End it, by force after `patience` seconds. Cancelled, it is killed at once."""
         self.stopping = True
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        try:
-            for act, seconds in ((None, patience), (self.process.terminate, GRACE)):
-                with suppress(ProcessLookupError):
-                    if act:
-                        act()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self.wait(), seconds)
-                    return
-        finally:
-            if self.process.returncode is None:
-                with suppress(ProcessLookupError):
-                    self.process.kill()
-        await self.wait()
+        await self.process.end(patience)
 
 
 class Engine:
@@ -193,19 +171,18 @@ class Engine:
         return self._endpoint
 
     async def _spawn(self) -> _Child:
-        # -P keeps the working directory out of the child's import path.
-        command = (sys.executable, "-P", "-m", "kvchat.backends.engine.child")
+        log = LogTail()
         try:
-            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+            process = await LineProcess.start(command_of("kvchat.backends.engine.child"), heard=log.feed)
         except OSError as error:
             raise EngineError(EngineProblem.NO_PROCESS, reason=error.strerror) from None
-        return _Child(process, self._ended)
+        return _Child(process, log, self._ended)
 
     async def _failure(self, child: _Child, model: Path, answer: Mapping[str, object]) -> EngineError:
         """The error of a child that did not get ready, once its log is complete."""
         with suppress(TimeoutError):
             await asyncio.wait_for(child.wait(), GRACE)
-        code = child.process.returncode
+        code = child.process.code
         await child.end(0)
         said = str(answer.get("error", ""))
         if (problem := answer.get("problem")) in EngineProblem.__members__:
@@ -216,7 +193,7 @@ class Engine:
         if child is not self._child or child.stopping or self.state is not EngineState.READY:
             return
         self.state = EngineState.EXITED
-        code = child.process.returncode or 0
+        code = child.process.code or 0
         if self._on_exit:
             self._on_exit(EngineExit(code, child.log.last(TAIL)))
 
@@ -229,10 +206,10 @@ class Engine:
         return self._child.log.last(lines) if self._child else []
 
     async def stop(self) -> None:
-        """End the engine: within about `GRACE` seconds if it obeys, `2 * GRACE` if it must be killed. Idempotent."""
+        """End the engine: within about `GRACE` seconds, by force if need be. Idempotent."""
         self._attempt = object()
         child = self._child
-        if child is None or child.process.returncode is not None:
+        if child is None or child.process.code is not None:
             self.state = EngineState.STOPPED
             return
         loading = self.state is EngineState.STARTING

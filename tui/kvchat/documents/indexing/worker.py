@@ -13,11 +13,11 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from msgspec import Struct
 
-from kvchat.backends.engine.child import private_stdout
+from kvchat.apart.child import first_line, private_stdout, when_stdin_ends
 from kvchat.documents.collection import Collection, IndexingOptions, IndexingProgress, IndexingReport
 from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
@@ -38,7 +38,7 @@ class IndexingJob(Struct, frozen=True):
     @property
     def line(self) -> bytes:
         """As the process reads it."""
-        return encode(self).encode() + b"\n"
+        return encode(self).encode()
 
 
 class _Said(Struct, frozen=True):
@@ -70,31 +70,25 @@ class _WorkerEnding:
             timer.daemon = True
             timer.start()
 
-    def with_stdin(self) -> None:
-        """Ask once no process can write to stdin any more."""
-        while _read_some():
-            pass
-        self.ask()
-
 
 def main() -> None:
     """Do the job that stdin names."""
     logging.getLogger("kvchat").addHandler(logging.NullHandler())  # else warnings go to standard error
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c in the terminal belongs to the app
     answer = private_stdout()
-    line = _first_line()
+    line = first_line()
     ending = _WorkerEnding()
     signal.signal(signal.SIGTERM, ending.ask)
-    threading.Thread(target=ending.with_stdin, daemon=True).start()
+    when_stdin_ends(ending.ask)
     os.nice(_NICE)
     if line:
         _work(decode(line, IndexingJob), answer, ending)
 
 
-def _work(job: IndexingJob, answer: TextIO, ending: _WorkerEnding) -> None:
+def _work(job: IndexingJob, answer: BinaryIO, ending: _WorkerEnding) -> None:
     def say(said: _Said) -> None:
         try:
-            answer.write(encode(said) + "\n")
+            answer.write(encode(said).encode() + b"\n")
             answer.flush()
         except OSError:
             ending.ask()
@@ -115,24 +109,6 @@ def _work(job: IndexingJob, answer: TextIO, ending: _WorkerEnding) -> None:
     finally:
         index.close()
     say(_Said(report=report))
-
-
-def _first_line() -> bytes:
-    """The first line of stdin; empty where it ends before that."""
-    data = b""
-    while b"\n" not in data:
-        if not (some := _read_some()):
-            return b""
-        data += some
-    return data.partition(b"\n")[0]
-
-
-def _read_some() -> bytes:
-    """Not through `sys.stdin`: a thread that waits in there keeps the process from ending."""
-    try:
-        return os.read(0, 65536)
-    except OSError:
-        return b""
 
 
 def _die() -> None:
