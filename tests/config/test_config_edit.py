@@ -128,6 +128,9 @@ def test_saving_into_the_example_puts_each_setting_below_its_words(file: Path) -
         ("mouse", "yes", "mouse is not saved: it must be true or false, not a text."),
         ("keys.export", 1, "keys.export is not saved: it must be a text of keys."),
         ("theme", "\ud800", "theme is not saved: "),
+        ("parameters.extra", {"a": None}, "parameters.extra is not saved: a TOML file cannot hold null."),
+        ("parameters.extra", {"a": [[None]]}, "parameters.extra is not saved: a TOML file cannot hold null."),
+        ("parameters.response_format", {"n": {"a": None}}, "parameters.response_format is not saved: a TOML file"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_and_the_file_stays(

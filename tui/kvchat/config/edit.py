@@ -28,7 +28,9 @@ def save_setting(path: Path, name: str, value: object) -> None:
     try:
         with _turn(path):
             _save(path, name, value)
-    except (PathError, RecursionError, UnicodeEncodeError, TypeError) as error:
+    except TypeError:  # of what a setting may hold, TOML lacks this
+        raise ConfigError(f"{name} is not saved: a TOML file cannot hold null.") from None
+    except (PathError, RecursionError, UnicodeEncodeError) as error:
         raise ConfigError(f"{name} is not saved: {error}") from error
 
 
