@@ -50,7 +50,7 @@ class Spec(Struct, frozen=True):
     brief: str = ""
     """What it does in a few words, for a form."""
     named: Mapping[str, Mapping[str, object]] = {}
-    """Tables that a word stands for."""
+    """Tables by the word that means them."""
     example: object = None
     """Shown in the example file where there is no default."""
     secret: bool = False

@@ -120,7 +120,7 @@ class _Probe:
                 return
         if not await self._step(Step.SIDE):
             return
-        talk.slot = None  # it goes where the conversation is: to its slot, or to what the server parked of it
+        talk.slot = None  # it goes where the conversation is: to its slot, or to its state in the host cache
         counts_now = await self._slots()
         if len(counts_now) > 1:
             emptied = any(not slot.tokens for slot in self._used(counts_now).values())

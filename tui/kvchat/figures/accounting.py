@@ -233,8 +233,8 @@ def seconds_saved(turn: TurnFigures, speed: SpeedFit | float | None) -> float | 
 
 
 def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None, steps: int = 0) -> Totals:
-    """The sums over `turns`, of which so many are `steps`. `speed`: of the server that answered, as for
-    `seconds_saved`; None: as measured in the turns themselves."""
+    """The sums over `turns`. `steps`: how many of them only went on after calls of tools. `speed`: of the server that
+    answered, as for `seconds_saved`; None: as measured in the turns themselves."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
     told_by = speed or measured_speed(turns)
@@ -289,7 +289,7 @@ def misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
 
 
 class WarmupTotals(Struct, frozen=True):
-    """What was read ahead."""
+    """Tokens that warm-ups prefilled."""
 
     requests: int = 0
     tokens: int = 0
@@ -337,16 +337,16 @@ class PromptProgress(Struct, frozen=True):
         return done / self.elapsed_ms * 1000 if done > 0 and self.elapsed_ms > 0 else None
 
     def seconds_left(self, speed: float | None = None) -> float | None:
-        """Seconds until the prompt is read, at its own speed or else at `speed` tokens/s; None where that is not known,
-        or should have passed."""
+        """Seconds until the prompt is prefilled, at its own speed or else at `speed` tokens/s; None where that is not
+        known, or should have passed."""
         speed = self.speed or speed
         if self.estimated and self.total - self.processed <= 1:
             return None
         return (self.total - self.processed) / speed if speed else None
 
     def after(self, seconds: float, speed: float | None) -> PromptProgress:
-        """How far it likely is `seconds` after the server told this: llama.cpp tells once a batch of 2,048 tokens. At
-        its own speed or else at `speed` tokens/s; itself where neither is known."""
+        """How far it likely is `seconds` after this report: llama.cpp reports once a batch of 2,048 tokens. At its own
+        speed or else at `speed` tokens/s; itself where neither is known."""
         speed = self.speed or speed
         likely = min(self.total - 1, self.processed + int((speed or 0.0) * seconds))
         if likely <= self.processed:

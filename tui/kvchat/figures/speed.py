@@ -100,7 +100,7 @@ def _tokens(sample: SpeedSample) -> int:
 
 
 def _is_overhead(sample: SpeedSample, longest: SpeedSample) -> bool:
-    """Whether a sample is slow because it is short: it says nothing of speed beside the longest one."""
+    """Whether a sample is slow because it is short: it says nothing of speed next to the longest one."""
     tokens, most = _tokens(sample), _tokens(longest)
     is_slower = sample.seconds * most > longest.seconds * tokens
     return tokens < _OVERHEAD and tokens * _LONGER <= most and is_slower

@@ -82,7 +82,7 @@ class Index:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._tables = index_file.opened(path)
+        self._tables = index_file.open_tables(path)
         self._renewing = threading.Lock()
         self._asked: dict[Name, int] = {}
         self._putting = threading.RLock()
@@ -119,8 +119,8 @@ class Index:
         since: float | None = None,
         until: float | None = None,
     ) -> list[Hit]:
-        """The best `k` chunks, the best first. Any text is a query; one without a word that carries meaning finds
-        nothing by words. `vector`: of the query; it is used where there are vectors of its length and, if it is named,
+        """The best `k` chunks, the best first. Any text is a query; one of stop words alone finds nothing by
+        words. `vector`: of the query; it is used where there are vectors of its length and, if it is named,
         of its `model`. `since` and `until`: only documents of a date from the one on, and before the other. Something
         is always nearest: whoever needs a bar looks at `matched` and `similarity`."""
         if k < 1:
@@ -338,7 +338,7 @@ class Index:
             return
         with self._renewing:
             if self._path is not None and self._tables.path is None:
-                found, before = index_file.opened(self._path), self._tables
+                found, before = index_file.open_tables(self._path), self._tables
                 before.is_stand_in = found.is_stand_in
                 if found.path is not None:
                     self._tables = found
@@ -355,7 +355,7 @@ class Index:
             log.warning("the search index failed: %s", error.__cause__ or error)
             failed.close()
             path = None if in_memory else self._path
-            self._tables = index_file.opened(path, anew=not isinstance(error, StoreUnavailable))
+            self._tables = index_file.open_tables(path, anew=not isinstance(error, StoreUnavailable))
             self._again = self._next_try()
 
 

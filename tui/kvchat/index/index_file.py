@@ -215,8 +215,8 @@ class Tables:
             raise StoreUnavailable(StoreProblem.INDEX_REPLACED, path=self.path)
 
 
-def opened(path: Path | None, *, anew: bool = False) -> Tables:
-    """The index at `path`; one in memory where that cannot be used. `anew`: an existing file is thrown away first."""
+def open_tables(path: Path | None, *, anew: bool = False) -> Tables:
+    """The index at `path`; one in memory where that cannot be used. True of `anew` removes an existing file first."""
     try:
         return Tables(None) if path is None else _in_file(path, anew)
     except (_OutdatedError, StoreError, OSError, ValueError, paths.PathError) as error:

@@ -287,7 +287,7 @@ class Store:
         return self._messages.last_reasoning_field(model)
 
     def record_warmup(self, conversation: str, created: float, server: str, model: str, read: SpeedSample) -> None:
-        """Keep what reading ahead cost."""
+        """Keep what a warm-up cost."""
         self._messages.record_warmup(conversation, created, server, model, read)
 
     def warmup_samples(self, server: str, model: str, limit: int = 20) -> list[SpeedSample]:
@@ -295,7 +295,7 @@ class Store:
         return self._messages.warmup_samples(server, model, limit)
 
     def warmups(self, since: float = 0.0, conversation: str | None = None) -> WarmupTotals:
-        """What was read ahead since then (seconds since the epoch), in all or in one conversation."""
+        """What warm-ups prefilled since then (seconds since the epoch), in all or in one conversation."""
         return self._messages.warmups(since, conversation)
 
     def answers(self, since: float = 0.0) -> list[Answered]:

@@ -1,6 +1,6 @@
 """OpenAI JSONL: one branch a line, `{"messages": [{"role", "content"}, ...]}`, as chat and fine-tuning tools read it.
 
-Role, content and calls are those of the wire bytes, and the tools stand beside the messages, so a line holds exactly
+Role, content and calls are those of the wire bytes, and the tools are next to the messages, so a line holds exactly
 what the model saw and said. Reasoning is left out, because tools that check the format refuse unknown fields; lossless
 JSON keeps it. Context blocks are part of a user message's content.
 """

@@ -73,7 +73,7 @@ def export(
     """Write `sources` as `format` to the file `destination`, or each to a file of its own in the folder `destination`;
     the path of the file, or of the folder where several were written.
 
-    In a folder a conversation's own file is written anew where it is among the `exported` and still as it was written.
+    In a folder a conversation's own file is replaced where it is among the `exported` and still as it was written.
     Other names are the suggested ones; where one is taken and `overwrite` is false, and for the second of the same name
     in one export, a number is added. Raises FileExists or TransferError; then no more than whole files was written.
     """

@@ -54,7 +54,7 @@ class QuestionBuilder:
         blocks = await self._in_front(conversation, path, question)
         now, stamped, every = self._core.clock(), conversation.stamped, self._every(conversation.id)
         if blocks and every is not None and stamped is not None and now - stamped < every:
-            now = stamped  # these very bytes were read ahead
+            now = stamped  # these very bytes were prefilled
         pasted = pasted_of(question.meant.spans, (PASTE,))
         return asked(conversation.tree, head, question.text, blocks, now, every, pasted)
 
@@ -76,7 +76,7 @@ class QuestionBuilder:
         if every is not None:
             stamped = conversation.stamped
             if stamped is not None and timedelta(0) <= now - stamped < every:
-                now = stamped  # it may have been read ahead already
+                now = stamped  # it may have been prefilled already
             if stamp_due(now, last_stamp(path), every):
                 conversation.stamped = now
         begun = asked(conversation.tree, path[-1].id, "", blocks, now, every).nodes[-2]

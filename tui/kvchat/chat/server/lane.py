@@ -1,6 +1,6 @@
 """One lane per server: kvchat never competes with itself for a server's slots, in one process or in several.
 
-A chat goes first, then what is read ahead, then background work. What goes first ends what runs, connection
+A chat goes first, then a warm-up, then background work. What goes first ends what runs, connection
 and all, before its own request goes out; nothing starts because it has waited long enough.
 """
 
@@ -134,7 +134,7 @@ class Lane:
             self._left()
 
     async def stop_spare(self) -> None:
-        """End what is read ahead and background work, and wait until they have closed their connections."""
+        """End a warm-up and background work, and wait until they have closed their connections."""
         await _ended(self._spare)
         await _ended(self._background)
 
@@ -173,7 +173,7 @@ class Lane:
             raise
 
     def _pass_on(self) -> None:
-        """Hand the lane to the next in the queue; it stays taken, so that nobody can slip in between."""
+        """Hand the lane to the next in the queue; it stays taken, so that no other can slip in between."""
         self._holder = ""
         while self._queue:
             place = self._queue.popleft()
@@ -184,7 +184,7 @@ class Lane:
         self._left()
 
     def _left(self) -> None:
-        """Something has ended: the seat is given up when it was the last, and who waits is told."""
+        """Something has ended: give the seat up when it was the last, and wake what waits."""
         if not self.is_free or self._background is not None:
             return
         if self.seat is not None:
