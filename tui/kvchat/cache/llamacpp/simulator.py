@@ -41,7 +41,7 @@ class _Request(Struct, frozen=True):
     users: Sequence[int]
     number: int
     tip: str
-    copies: Sequence[int] = ()
+    copies: tuple[int, ...] = ()
     """Slots in which further answers to the same prompt are generated."""
     taken: Sequence[Held] = ()
     """The parked state that it took, and those that were parked after that one."""
@@ -196,28 +196,21 @@ class Simulator:
         answers: int = 1,
     ) -> Prediction:
         """The request is sent. `slot` pins it. `users` are the tokens at which user messages begin, in order: chat
-        requests only. `tip`: as of `Held`, before it is answered. `answers`: how many it asks for; for each but the
-        first the server takes the first other slot that is free, as it is, and leaves it empty. Raises ValueError for
-        an empty prompt, which the server does not read at all."""
+        requests only. `tip`: as of `Held`, before it is answered. `answers`: how many it asks for. Raises ValueError
+        for an empty prompt, which the server does not read at all."""
         if not prompt:
             raise ValueError("A prompt needs at least one token.")
         best, where = self._best(prompt)
         index, chosen_by, look_up = self._choose(prompt, slot)
-        old, before, slots = self._slots[index], self.held, self.slots
-        taken = self._look_up(index, prompt) if look_up else ()
+        before, slots = self.held, self.slots
+        old, taken = slots[index], self._look_up(index, prompt) if look_up else ()
         state = self._slots[index]
         common = state.tokens.common(prompt) if state else 0
         memory, length = (state.memory, len(state.tokens)) if state else (Memory(), 0)
         cached, memory = resume(memory, length, common, len(prompt), self.shape)
-        self._clock += 1
-        free = [other for other in range(self.shape.slots) if other != index and other not in self._busy]
-        copies = tuple(free[: answers - 1])
-        hidden = [held for held in before if _may_begin(held, prompt)]
-        veiled = [held.tokens.known for held in slots if taken and held and _may_begin(held, prompt)]
-        least = min([cached, *veiled])
-        most = max([cached, *(min(len(held.tokens), len(prompt) - 1) for held in hidden)])
+        least, most = _bounds(cached, prompt, before, slots if taken else ())
         looked = look_up and not (state and _may_begin(state, prompt))
-        unsure = [held for held in self._parked if looked and _may_begin(held, prompt)]
+        self._clock += 1
         request = _Request(
             prompt,
             owner,
@@ -227,38 +220,46 @@ class Simulator:
             tuple(users),
             self._clock,
             tip,
-            copies,
-            taken,
-            old.tokens.common(prompt) if old else 0,
-            unsure,
-            least,
-            most,
+            copies=self._copies(index, answers),
+            taken=taken,
+            without=old.tokens.common(prompt) if old else 0,
+            unknown=[held for held in self._parked if looked and _may_begin(held, prompt)],
+            least=least,
+            most=most,
         )
-        for copy in copies:
-            self.cleared(copy)
-        self._busy |= dict.fromkeys((index, *copies), request)
-        self._stopped.pop(index, None)
-        self._keep(index, request, len(prompt))
-        self._clear_idle(index)
-        source: Literal["slot", "parked", "nothing"] = "nothing" if not common else "parked" if taken else "slot"
-        lost = old if old and not self._survives(old, prompt) else None
-        gone = self._gone(before)
-        ran_over = [old, *taken[:1], *(slots[copy] for copy in copies)]
+        self._occupy(index, request)
+        replaced = [old, *taken[:1], *(slots[copy] for copy in request.copies)]
+        gone = [(held, any(held is one for one in replaced)) for held in self._gone(before)]
         return Prediction(
             cached,
             index,
-            source,
+            "nothing" if not common else "parked" if taken else "slot",
             common,
             best,
             where,
             chosen_by,
-            lost,
-            least,
-            most,
-            tuple(held for held in gone if any(held is one for one in ran_over)),
-            tuple(held for held in gone if not any(held is one for one in ran_over)),
-            copies,
+            replaces=old if old and not self._survives(old, prompt) else None,
+            least=least,
+            most=most,
+            overwritten=tuple(held for held, ran_over in gone if ran_over),
+            pushed_out=tuple(held for held, ran_over in gone if not ran_over),
+            copies=request.copies,
         )
+
+    def _copies(self, slot: int, answers: int) -> tuple[int, ...]:
+        """For each answer but the first the server takes the first slot beside `slot` that is free, as it is, and
+        leaves it empty."""
+        free = [other for other in range(self.shape.slots) if other != slot and other not in self._busy]
+        return tuple(free[: answers - 1])
+
+    def _occupy(self, slot: int, request: _Request) -> None:
+        """Let a request run in `slot`, and in the slots of its copies."""
+        for copy in request.copies:
+            self.cleared(copy)
+        self._busy |= dict.fromkeys((slot, *request.copies), request)
+        self._stopped.pop(slot, None)
+        self._keep(slot, request, len(request.prompt))
+        self._clear_idle(slot)
 
     def reported(self, slot: int, cached: int) -> bool:
         """The request in `slot` reused this many tokens. What was believed to be held beyond is gone; where it reused
@@ -536,6 +537,14 @@ def _having_fewer(held: Held, shape: Shape) -> Held:
 def _may_begin(held: Held, prompt: Tokens) -> bool:
     """Whether a state may have more of `prompt` than is known of its ids."""
     return held.tokens.common(prompt) == held.tokens.known < len(held.tokens)
+
+
+def _bounds(cached: int, prompt: Tokens, held: Sequence[Held], slots: Sequence[Held | None]) -> tuple[int, int]:
+    """The least and the most tokens that are reused of a prompt where ids of what is held are not known. `slots`: where
+    a parked state was taken, for the server may have found more in them."""
+    least = [one.tokens.known for one in slots if one and _may_begin(one, prompt)]
+    most = [min(len(one.tokens), len(prompt) - 1) for one in held if _may_begin(one, prompt)]
+    return min([cached, *least]), max([cached, *most])
 
 
 @lru_cache(maxsize=1)
