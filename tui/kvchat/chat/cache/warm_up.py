@@ -46,17 +46,43 @@ TOLD_S = 0.25
 log = logging.getLogger(__name__)
 
 
-class _Running(Struct):
+class _Running(Struct, eq=False):
     """The request of a warm-up, while it runs."""
 
     cache: ServerCache
+    id: str
+    """The conversation."""
     turn: ChatTurn | None
     """The messages that it prefills; None: no question waits for it."""
     begun: str
     """How the question behind them begins."""
-    progress: PromptProgress
-    heard: Callable[[PromptProgress], None] | None = None
+    predicted: PromptProgress
+    """How far it was to be when it was sent."""
+    heard: PromptProgress | None = None
+    """How far it was when it was last heard of; None: it never was."""
+    listener: Callable[[PromptProgress], None] | None = None
     """Gets how far it is, where a question waits for it."""
+
+    @property
+    def progress(self) -> PromptProgress:
+        return self.heard or self.predicted
+
+    @property
+    def processed(self) -> int | None:
+        """Tokens that were in when it was last heard of; None: it never was."""
+        return self.heard.processed if self.heard is not None else None
+
+    def progressed(self, progress: PromptProgress) -> None:
+        self.heard = replace(progress, cause=self.predicted.cause)
+        if self.listener is not None:
+            self.listener(self.heard)
+
+    def until(self, count: int) -> SpeedSample:
+        """What it prefilled when a slot was found with so many tokens after it was cut: the batch that was on its way
+        has ended; its tokens count, and its time as that before it."""
+        cached, end = self.progress.cached, max(self.processed or 0, min(count, self.predicted.total))
+        speed = self.progress.speed
+        return SpeedSample(cached, end, (end - cached) / speed if speed else 0.0)
 
     def begins(self, asked: ChatTurn) -> bool:
         """Whether the prompt of `asked` begins with what this prefills: the same messages, rendered alike, and then a
@@ -300,23 +326,11 @@ class WarmUp(ConversationObserver):
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
         cause = self._core.tracker.ended_since(path, cache.server)
-        heard: PromptProgress | None = None
         progress = PromptProgress(len(prefix), prediction.cached, prediction.cached, cause=cause)
-        running = self._running = _Running(cache, turn, begun, progress)
+        running = self._running = _Running(cache, id, turn, begun, progress)
         self._core.tracker.warms(id, progress)
-
-        def progressed(progress: PromptProgress) -> None:
-            nonlocal heard
-            heard = running.progress = replace(progress, cause=cause)
-            self._core.tracker.warms(id, heard)
-            if running.heard is not None:
-                running.heard(heard)
-            if time.monotonic() - self._told_at >= TOLD_S:
-                self._told_at = time.monotonic()
-                self._core.events.tell(WarmthChanged())
-
         try:
-            done = await cache.access.prefill(prefix, progressed, slot)
+            done = await cache.access.prefill(prefix, lambda progress: self._progressed(running, progress), slot)
             cache.simulator.end(Tokens.unknown(1))
             cache.journal.read_whole(cache.server.base_url)
             if whole:
@@ -326,20 +340,14 @@ class WarmUp(ConversationObserver):
                 cache.simulator.reported(cached)
             self._spent(id, cache, SpeedSample(cached, len(prefix), (done.prompt_ms or 0.0) / 1000))
         except asyncio.CancelledError:
-            cached, so_far = (heard.cached, heard.processed) if heard is not None else (prediction.cached, 0)
-            speed = heard.speed if heard is not None else None
-
-            def came(count: int) -> None:
-                """The batch that was on its way has ended: its tokens count, and its time as that before it."""
-                end = max(so_far, min(count, len(prefix)))
-                self._spent(id, cache, SpeedSample(cached, end, (end - cached) / speed if speed else 0.0))
-
-            cache.side_request_cut(so_far or None, came)
+            cache.side_request_cut(
+                running.processed or None, lambda count: self._spent(id, cache, running.until(count))
+            )
             raise
         except BackendError:
-            if heard is not None:
-                self._spent(id, cache, SpeedSample(heard.cached, heard.processed, heard.elapsed_ms / 1000))
-            cache.side_request_cut(heard.processed if heard is not None else None)
+            if (last := running.heard) is not None:
+                self._spent(id, cache, SpeedSample(last.cached, last.processed, last.elapsed_ms / 1000))
+            cache.side_request_cut(running.processed)
             raise
         finally:
             if self._running is running:
@@ -347,6 +355,13 @@ class WarmUp(ConversationObserver):
             self._core.tracker.warms("")
             self._core.events.tell(WarmthChanged())
         await cache.look()
+
+    def _progressed(self, running: _Running, progress: PromptProgress) -> None:
+        running.progressed(progress)
+        self._core.tracker.warms(running.id, running.progress)
+        if time.monotonic() - self._told_at >= TOLD_S:
+            self._told_at = time.monotonic()
+            self._core.events.tell(WarmthChanged())
 
     async def finished_for(
         self, lane: Lane, cache: ServerCache, turn: ChatTurn, heard: Callable[[PromptProgress], None]
@@ -356,7 +371,7 @@ class WarmUp(ConversationObserver):
         running = self._running
         if running is None or running.cache is not cache or not running.begins(turn):
             return
-        running.heard = heard
+        running.listener = heard
         heard(running.progress)
         try:
             await lane.spare_ended()
