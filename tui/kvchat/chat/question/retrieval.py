@@ -147,17 +147,8 @@ class Retrieval:
         if not mentions and not (chosen and search):
             return RetrievalResult(pasted=pasted)
         path = conversation.path() if after is None else after
-        if mentions:
-            found = await self._follow_mentions(conversation, text, mentions, chosen, path, search)
-            return replace(found, pasted=pasted)
-        try:
-            async with asyncio.timeout(SEARCH_S):
-                plan, _, _ = await self._plan(conversation, text, (), chosen, path)
-                passages = await self._passages_for(id, plan, path)
-        except (ChatError, StoreError, TimeoutError) as error:
-            log.info("the documents were not searched: %s", error or "it took too long")
-            return RetrievalResult(pasted=pasted)
-        return RetrievalResult(passages, record.retrieval == ALWAYS, pasted=pasted)
+        found = await self._found(conversation, text, mentions, chosen, path, search)
+        return replace(found, pasted=pasted)
 
     async def _mentioned(self, text: str, meant: MentionScope) -> tuple[list[WrittenMention], tuple[str, ...]]:
         """The mentions that count and may mean something; and what mentions something by its form and does not count:
@@ -182,7 +173,7 @@ class Retrieval:
 
         return await asyncio.to_thread(look)
 
-    async def _follow_mentions(
+    async def _found(
         self,
         conversation: OpenConversation,
         text: str,
@@ -191,38 +182,36 @@ class Retrieval:
         path: Sequence[Node],
         search: bool,
     ) -> RetrievalResult:
-        """What goes with a text that mentions something."""
-        from kvchat.documents.retrieval_plan import still_indexed
-
-        id = conversation.id
+        """What goes with a text: of the places that it mentions, or else of the collections `chosen`. What fails is a
+        problem only where the user named a place."""
         try:
-            async with asyncio.timeout(READ_S):
+            async with asyncio.timeout(READ_S if mentions else SEARCH_S):
                 plan, from_outside, known = await self._plan(conversation, text, mentions, chosen, path)
         except (ChatError, StoreError, TimeoutError) as error:
-            log.info("a mention was not followed: %s", error or "it took too long")
-            return RetrievalResult(problems=(ChatProblem.NOT_SEARCHED,))
-        problems = plan.problems
+            log.info("the documents were not looked into: %s", error or "it took too long")
+            return RetrievalResult(problems=(ChatProblem.NOT_SEARCHED,) if mentions else ())
+        named = plan.scopes if plan.named else ()
         passages: tuple[Passage, ...] = ()
+        problems, nothing = plan.problems, known
         if search:
             try:
                 async with asyncio.timeout(SEARCH_S):
-                    passages = await self._passages_for(id, plan, path)
+                    passages = await self._passages_for(conversation.id, plan, path)
             except (ChatError, StoreError, TimeoutError) as error:
                 log.info("the documents were not searched: %s", error or "it took too long")
-                problems = (*problems, *((ChatProblem.NOT_SEARCHED,) if plan.named and plan.scopes else ()))
+                problems = (*problems, *((ChatProblem.NOT_SEARCHED,) if named else ()))
             else:
                 begun = [
-                    name
-                    for name in self._documents.indexing
-                    if any(one.startswith(f"docs/{name}/") for one in plan.scopes)
+                    name for name in self._documents.indexing if any(one.startswith(f"docs/{name}/") for one in named)
                 ]
-                if begun and plan.named and plan.query and not passages:
+                if begun and plan.query and not passages:
+                    from kvchat.documents.retrieval_plan import still_indexed
+
                     problems = (*problems, still_indexed(begun[0]))
+            if named and not passages and not problems:
+                places = [one.removeprefix("docs/").rstrip("/") for one in named]
+                nothing = nothing_found(places, is_blank=not plan.query)
         taken = plan.named or conversation.record.retrieval == ALWAYS
-        nothing = known
-        if search and plan.named and plan.scopes and not passages and not problems:
-            places = [one.removeprefix("docs/").rstrip("/") for one in plan.scopes]
-            nothing = nothing_found(places, is_blank=not plan.query)
         return RetrievalResult(passages, taken, plan.files, from_outside, problems, plan.mentions, nothing=nothing)
 
     async def _plan(
