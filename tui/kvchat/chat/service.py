@@ -331,7 +331,7 @@ class ChatService:
     def _workplace(self) -> Workplace:
         from kvchat.chat.background.workplace import Workplace
 
-        return Workplace(self.core, self.memory)
+        return Workplace(self.core, self.routes, self.memory)
 
     @cached_property
     def consolidation(self) -> Consolidation:

@@ -115,17 +115,20 @@ class Hypotheses:
 
     def modest(self, prompt: Tokens) -> Simulator:
         """Of the guesses that nothing tells apart from the best one, the one that claims least of `prompt`."""
-        return min(self._level, key=lambda simulator: simulator.predict(prompt).cached)
+        return min(self.likely, key=lambda simulator: simulator.predict(prompt).cached)
 
     def agree_on(self, prompt: Tokens) -> bool:
         """Whether all guesses that nothing tells apart from the best one claim as much of `prompt`."""
-        claims = [simulator.predict(prompt).cached for simulator in self._level]
+        claims = [simulator.predict(prompt).cached for simulator in self.likely]
         return max(claims) - min(claims) <= NOISE
 
     @property
-    def _level(self) -> list[Simulator]:
+    def likely(self) -> list[Simulator]:
+        """The best one, and the others that nothing tells apart from it."""
         most = self._best.wrong + LEVEL
-        return [guess.simulator for guess in self._guesses if guess.wrong <= most]
+        return [
+            guess.simulator for guess in sorted(self._guesses, key=lambda guess: guess.wrong) if guess.wrong <= most
+        ]
 
     def surely_cached(self, prompt: Tokens, slot: int | None) -> int:
         """What the server reuses at least of `prompt`, the last `begin`, by every guess that nothing tells apart from

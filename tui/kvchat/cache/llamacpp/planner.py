@@ -117,9 +117,7 @@ def plan(
         pinned = simulator.predict(prompt, slot)
         found.append(option(Way.PIN, len(prompt) - pinned.cached, slot, pinned))
     if detour and as_is.best > as_is.cached + WORTH:
-        around = simulator.copy()
-        first = around.begin(DETOUR, "", 0.0)
-        around.end(first.slot, Tokens((-9,)))
+        first, around = _around(simulator)
         after = around.predict(prompt)
         more = [after] if after.slot != first.slot else []
         found.append(option(Way.DETOUR, len(prompt) - after.cached + len(DETOUR), None, first, *more))
@@ -137,6 +135,33 @@ def plan(
                     )
                 )
     return _chosen(found)
+
+
+def beside(
+    simulators: Sequence[Simulator], prompt: Tokens, keep: Tokens, *, detour: bool = True, busy: Collection[int] = ()
+) -> PlannedWay | None:
+    """The cheapest way to send `prompt` that leaves as much of `keep`, a prompt that comes later, as there is now.
+
+    None: there is none. An empty `keep` is left by all. `simulators`: those that may be right, the likeliest first;
+    nothing is lost by any of them."""
+
+    def spares(simulator: Simulator, way: PlannedWay) -> bool:
+        now = plan(simulator, keep, detour=detour, busy=busy).chosen.tokens
+        later = _around(simulator)[1] if way.way is Way.DETOUR else simulator.copy()
+        found = later.begin(prompt, "", 0.0, way.slot if way.way is Way.PIN else None)
+        later.end(found.slot, Tokens.unknown(1))
+        return plan(later, keep, detour=detour, busy=busy).chosen.tokens <= now + WORTH
+
+    ways = plan(simulators[0], prompt, detour=detour, idle=True, busy=busy).options
+    return next((way for way in ways if not keep or all(spares(one, way) for one in simulators)), None)
+
+
+def _around(simulator: Simulator) -> tuple[Prediction, Simulator]:
+    """What the detour does, and the simulator behind it."""
+    around = simulator.copy()
+    found = around.begin(DETOUR, "", 0.0)
+    around.end(found.slot, Tokens((-9,)))
+    return found, around
 
 
 class _Weighed(Struct, frozen=True):

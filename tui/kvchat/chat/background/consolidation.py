@@ -82,6 +82,8 @@ class Consolidation:
             return None
         if job.why == JobReason.ASKED:
             return JobPlace(link.lane, 0.0)
+        if not self._workplace.spares_open(link):
+            return None
         rest = self._core.settings.memory.idle_seconds * self._workplace.patience(link)
         quiet = max(other.lane.quiet_since for other in self._core.servers.links)
         return JobPlace(link.lane, self._jobs.rested_at(quiet, rest))

@@ -6,6 +6,7 @@ noted.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ SEARCHED = 4000
 """Characters of what was said that known entries are looked up by."""
 KNOWN = 5
 """Known entries that an extraction may correct."""
+LATER_S = 1.0
+"""So much later than the conversation that is looked at, the others have rested: it is gone through first."""
 
 
 class ExtractionJob:
@@ -76,18 +79,22 @@ class ExtractionJob:
         busy = self._core.conversations.is_taken(id) or self._core.conversations.answered_elsewhere(id)
         if link is None or not self._extraction.wanted(record) or busy:
             return None
-        if job.why in (JobReason.ASKED, JobReason.MOST):
+        if job.why == JobReason.ASKED:
             return JobPlace(link.lane, 0.0)
         conversation = self._core.conversations.loaded.get(id)
-        own = link is self._core.servers.link(id)
-        extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=True)
+        own, is_open = link is self._core.servers.link(id), self._core.conversations.looked_at == id
+        extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=not is_open)
         if job.why == JobReason.LEFT and extends:
             return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
-        if extends and job.why == JobReason.ENOUGH:
-            rest = settings.rest_seconds
+        if job.why == JobReason.MOST:
+            ready = 0.0
         else:  # what its `due` says is of the last answer but one when the next has just ended
             rest = settings.idle_seconds * (1 if extends else self._workplace.patience(link))
-        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
+            if extends and job.why == JobReason.ENOUGH:
+                rest = settings.rest_seconds
+            ready = self._jobs.rested_at(link.lane.quiet_since, rest + (0 if is_open else LATER_S))
+        can_begin = extends or ready > time.time() or self._workplace.spares_open(link)
+        return JobPlace(link.lane, ready) if can_begin else None
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""

@@ -104,6 +104,8 @@ class Jobs(ConversationObserver):
         self._elsewhere: dict[tuple[str, str], float] = {}
         """Jobs that another kvchat does, until when they are left alone."""
         self.typed_at = 0.0
+        self._open = ""
+        """The conversation that is looked at, whose jobs go first."""
         self.observers: list[Callable[[Job, How], None]] = []
         """Called with every job that was worked on and how that ended, when the queue has it."""
         ground.events.subscribe(self._heard)
@@ -178,6 +180,7 @@ class Jobs(ConversationObserver):
                 task.cancel()
 
     def opened(self, id: str, before: str) -> None:
+        self._open = id
         self.typed()  # somebody is there
 
     def rested_at(self, quiet_since: float, rest: float) -> float:
@@ -202,7 +205,7 @@ class Jobs(ConversationObserver):
         """Start what is due; seconds until the next is. None: nothing is, before something changes."""
         pauses: list[float] = []
         jobs = await self._writer.call(self._store.jobs.all)
-        for job in sorted(jobs, key=lambda job: (job.kind == SUMMARY, job.attempts, job.due)):
+        for job in sorted(jobs, key=self._order):
             key = job.kind, job.subject
             if job.state is JobState.PAUSED or key in self._at_work:
                 continue
@@ -217,6 +220,10 @@ class Jobs(ConversationObserver):
             else:
                 pauses.append(pause)
         return min(pauses, default=None)
+
+    def _order(self, job: Job) -> tuple[bool, int, bool, float]:
+        """The order of jobs that can begin."""
+        return job.kind == SUMMARY, job.attempts, job.subject != self._open, job.due
 
     def _occupied(self, lane: Lane) -> bool:
         """Whether a lane is in use; then the runner stirs when it is free."""

@@ -95,8 +95,12 @@ class SideRequests:
         if found.heat is Heat.UNKNOWN:
             return self._core.conversations.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
-            return (found.to_prefill or 0) <= (found.held or 0) // 4
-        return found.heat is Heat.WARM
+            return (found.to_prefill or 0) <= (found.held or 0) // 4 and self._spares_open(conversation)
+        return found.heat is Heat.WARM and self._spares_open(conversation)
+
+    def _spares_open(self, conversation: OpenConversation) -> bool:
+        cache = self._core.tracker.cache_for(conversation.id)
+        return cache is None or self._routes.spares_open(cache, conversation)
 
     def can_ask(self, link: Link, conversation: OpenConversation, room: int = ROOM) -> bool:
         """Whether the server could answer an instruction at the end of a conversation now, for that alone."""

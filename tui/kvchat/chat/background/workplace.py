@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvchat.backends import kinds
 from kvchat.chat.background.memory_service import MemoryService
+from kvchat.chat.cache.routes import Routes
 from kvchat.chat.core import Core
 from kvchat.chat.server.link import Link
 
@@ -11,8 +12,9 @@ PATIENCE = 5
 
 
 class Workplace:
-    def __init__(self, core: Core, memory: MemoryService) -> None:
+    def __init__(self, core: Core, routes: Routes, memory: MemoryService) -> None:
         self._core = core
+        self._routes = routes
         self._memory = memory
 
     def of(self, id: str) -> Link | None:
@@ -23,16 +25,15 @@ class Workplace:
         away = link.info is not None and self._core.servers.is_on_the_internet(link)
         return link if self._core.settings.memory.on_cloud or not away else None
 
+    def spares_open(self, link: Link) -> bool:
+        """Whether a prompt of its own leaves what the server holds of the conversation that is looked at, as far as
+        that is known."""
+        return link.cache is None or self._routes.spares_open(link.cache)
+
     def patience(self, link: Link) -> int:
-        """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
-        of the server's cache."""
-        if link is not self._core.servers.link():
-            return 1
-        cache, info = link.cache, link.info
-        if cache is not None:
-            simulator = cache.simulator
-            known = simulator.settled or link.connector.cache_shape() is not None
-            roomy = len(simulator.best.slots) > 1 or (known and simulator.best.shape.ram_bytes != 0)
-        else:
-            roomy = info is not None and (info.replicas or kinds.kind_of(info.kind).answers_many)
+        """How many times as long a prompt of its own waits where it may push the conversation that is looked at out of
+        the server's cache, and that is not known."""
+        info = link.info
+        follows = link is not self._core.servers.link() or (link.cache is not None and link.cache.prompts.works)
+        roomy = follows or (info is not None and (info.replicas or kinds.kind_of(info.kind).answers_many))
         return 1 if roomy else PATIENCE

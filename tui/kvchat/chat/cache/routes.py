@@ -12,17 +12,21 @@ from functools import partial
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache import Held, Plan, Rewind, Shape, Tokens
-from kvchat.cache.llamacpp.planner import DETOUR, PlannedWay, Restorable, Way, plan
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way, beside, plan
 from kvchat.cache.llamacpp.simulator import Simulator
+from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
 from kvchat.chat.cache.tracked_turn import PreparedRequest
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.prompt.message import Node
 
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
+OWN_PROMPT = 1000
+"""About the tokens of a prompt in the background that is no conversation's."""
 PLAN_S = 1.0
 """How long the token ids of a prompt are waited for where a snapshot may be restored, a state is to be saved, or
 a question is asked again."""
@@ -43,6 +47,11 @@ class Routes:
         before = turn.extended
         await self._saver.ready(backend, known_only=cache.is_brief)
         await self._saver.spare(backend, cache, turn.session_id)
+        if prepared.kind == "side" and self._next_of_open(cache, turn.session_id):
+            prompt = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn))
+            if prompt and (way := self._beside(cache, turn.session_id, prompt)) is not None:
+                await self.prepare(backend, cache, way, turn.session_id, path)
+                return way.slot if way.way is Way.PIN else None
         prefix = cache.prompts.known_prefix(before)
         others_return = cache.simulator.best.shape.gives_own_slots and any(cache.returns(turn.session_id).values())
         if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
@@ -55,6 +64,31 @@ class Routes:
         chosen = self.plan(cache, turn.session_id, path, prefix)
         await self.prepare(backend, cache, chosen.chosen, turn.session_id, path)
         return chosen.slot
+
+    def spares_open(self, cache: ServerCache, conversation: OpenConversation | None = None) -> bool:
+        """Whether a request in the background for a conversation takes nothing of the one that is looked at, and
+        prefills next to nothing but what it adds; None: a prompt of its own, whatever that prefills."""
+        if conversation is None:
+            return self._beside(cache, "", Tokens.unknown(OWN_PROMPT)) is not None
+        path = conversation.path()
+        prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation, path))
+        way = self._beside(cache, conversation.id, prefix) if prefix else None
+        return not prefix or (way is not None and way.tokens <= max(WORTH, len(prefix) // 4))
+
+    def _beside(self, cache: ServerCache, id: str, prompt: Tokens) -> PlannedWay | None:
+        """The cheapest way to send `prompt`, of conversation `id` or of none, that takes nothing of the one that is
+        looked at; None: there is none."""
+        keep = self._next_of_open(cache, id) or NO_TOKENS
+        detour = self._core.settings.cache.detour
+        return beside(cache.simulator.likely, prompt, keep, detour=detour, busy=cache.slots.busy)
+
+    def _next_of_open(self, cache: ServerCache, id: str) -> Tokens | None:
+        """What the next question begins with in the conversation that is looked at, where that is another one than `id`
+        and is known to ask this server."""
+        open = self._core.conversations.loaded.get(self._core.conversations.looked_at)
+        if open is None or open.id == id or self._core.servers.link(open.id).cache is not cache:
+            return None
+        return cache.prompts.known_prefix(self._core.branch_requests.after(open, open.path()))
 
     async def _read(self, asked: Awaitable[Tokens | None]) -> Tokens | None:
         try:
