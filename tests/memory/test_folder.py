@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import stat
 import threading
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from killing import forked, kill_at
 from msgspec.structs import replace
 from page_samples import METRIC, PAGE, with_entry, without_entry
 
@@ -47,6 +47,11 @@ def put(root: Path, name: str, text: str | bytes) -> Path:
 
 def adding(entry: Entry) -> Callable[[MemoryPage], MemoryPage]:
     return lambda page: with_entry(page, entry)
+
+
+def change(folder: Folder, name: str, edit: Callable[[MemoryPage], MemoryPage]) -> MemoryPage:
+    with folder.changing({name: edit}) as write:
+        return write()[name]
 
 
 def texts(contents: Contents) -> dict[str, list[str]]:
@@ -117,7 +122,7 @@ def test_a_page_that_cannot_be_read_is_reported_and_left_alone(
     (problem,) = contents.problems
     assert (problem.path, problem.line) == (PAGE, line)
     with pytest.raises(FolderError, match="left alone"):
-        folder.change(PAGE, adding(METRIC))
+        change(folder, PAGE, adding(METRIC))
     assert path.read_bytes() == before
 
 
@@ -142,7 +147,7 @@ def test_pipes_devices_and_links_are_reported_and_never_opened(root: Path, folde
     }
     for name in ("topics/pipe.md", "topics/link.md", "topics/elsewhere/secret.md", "topics/elsewhere/new/x.md"):
         with pytest.raises(FolderError, match=r"link|not a file"):
-            folder.change(name, adding(METRIC))
+            change(folder, name, adding(METRIC))
     assert outside.read_text() == "- secret\n" and list(outside.parent.iterdir()) == [outside]
 
 
@@ -155,7 +160,7 @@ def test_a_topics_folder_that_is_a_link_is_a_problem_of_all_its_pages(
 
     assert [problem.path for problem in folder.read().problems] == ["topics"]
     with pytest.raises(FolderError, match="link"):
-        folder.change(PAGE, adding(METRIC))
+        change(folder, PAGE, adding(METRIC))
     assert [path.name for path in (tmp_path / "vault").iterdir()] == ["lab.md"]
 
 
@@ -163,7 +168,7 @@ def test_the_folder_itself_may_be_a_link(root: Path, folder: Folder, tmp_path: P
     (tmp_path / "vault").mkdir()
     root.symlink_to(tmp_path / "vault")
 
-    folder.change(PAGE, adding(METRIC))
+    change(folder, PAGE, adding(METRIC))
 
     assert texts(folder.read()) == {PAGE: [METRIC.text]}
     assert root.is_symlink() and (tmp_path / "vault" / PAGE).is_file()
@@ -260,9 +265,9 @@ def test_a_page_that_an_editor_is_just_renaming_does_not_count_as_deleted(root: 
 def test_nothing_is_waited_for_when_kvchat_itself_takes_a_line_out(root: Path) -> None:
     pauses: list[float] = []
     folder = Folder(root, root.with_name("memory.lock"), pause=pauses.append)
-    folder.change(PAGE, adding(METRIC))
+    change(folder, PAGE, adding(METRIC))
     folder.read()
-    folder.change(PAGE, lambda page: without_entry(page, METRIC.id))
+    change(folder, PAGE, lambda page: without_entry(page, METRIC.id))
 
     assert texts(folder.read()) == {PAGE: []}
     assert pauses == []
@@ -277,10 +282,10 @@ def void(value: object) -> None:
 
 def test_a_folder_that_never_was_is_made_at_the_first_write_and_not_before(root: Path, folder: Folder) -> None:
     assert folder.read() == Contents({}, (), missing=False)
-    assert folder.change(PAGE, lambda page: page).text == ""
+    assert change(folder, PAGE, lambda page: page).text == ""
     assert not root.exists()
 
-    folder.change(PAGE, adding(METRIC))
+    change(folder, PAGE, adding(METRIC))
 
     assert texts(another(root).read()) == {PAGE: [METRIC.text]}
 
@@ -288,13 +293,13 @@ def test_a_folder_that_never_was_is_made_at_the_first_write_and_not_before(root:
 def test_a_folder_that_is_gone_is_missing_in_this_run_and_the_next_and_not_made_anew(
     root: Path, folder: Folder
 ) -> None:
-    folder.change(PAGE, adding(METRIC))
+    change(folder, PAGE, adding(METRIC))
     root.rename(root.with_name("elsewhere"))
 
     for one in (folder, another(root)):
         assert one.read() == Contents({}, (), missing=True)
         with pytest.raises(FolderError, match="not there any more"):
-            one.change(PAGE, adding(CAT))
+            change(one, PAGE, adding(CAT))
         with pytest.raises(FolderError, match="not there any more"):
             one.add_to_log("2026-11-22", "c1", ["Noted: tea"], "Morning")
     assert not root.exists()
@@ -309,7 +314,7 @@ def test_a_file_in_the_place_of_the_folder_is_a_problem(root: Path, folder: Fold
     contents = folder.read()
     assert [problem.path for problem in contents.problems] == [""] and not contents.pages
     with pytest.raises(FolderError):
-        folder.change(PAGE, adding(METRIC))
+        change(folder, PAGE, adding(METRIC))
 
 
 # Writing
@@ -318,10 +323,10 @@ def test_a_file_in_the_place_of_the_folder_is_a_problem(root: Path, folder: Fold
 def test_files_and_folders_are_private(root: Path, folder: Folder) -> None:
     before = os.umask(0)
     try:
-        folder.change("topics/home/lab.md", adding(METRIC))
+        change(folder, "topics/home/lab.md", adding(METRIC))
         folder.add_to_log("2026-11-22", "c1", ["Noted: tea"], "Morning")
         put(root, PROFILE, "- tea\n").chmod(0o644)
-        folder.change(PROFILE, adding(CAT))
+        change(folder, PROFILE, adding(CAT))
     finally:
         os.umask(before)
 
@@ -349,7 +354,7 @@ def test_files_and_folders_are_private(root: Path, folder: Folder) -> None:
 )
 def test_what_is_no_page_is_not_written(root: Path, folder: Folder, name: str) -> None:
     with pytest.raises(FolderError, match="is not a page"):
-        folder.change(name, adding(METRIC))
+        change(folder, name, adding(METRIC))
     assert not root.exists()
 
 
@@ -367,7 +372,7 @@ def test_what_is_no_page_is_not_written(root: Path, folder: Folder, name: str) -
 )
 def test_no_page_is_begun_that_cannot_be_on_every_system(root: Path, folder: Folder, name: str) -> None:
     with pytest.raises(FolderError, match="cannot be a file on every system"):
-        folder.change(name, adding(METRIC))
+        change(folder, name, adding(METRIC))
     assert not root.exists()
 
 
@@ -376,7 +381,7 @@ def test_what_the_person_saved_since_it_was_read_is_kept(root: Path, folder: Fol
     folder.read()
     put(root, PAGE, "- one\n- two\n")
 
-    assert texts_of(folder.change(PAGE, adding(METRIC))) == ["one", "two", METRIC.text]
+    assert texts_of(change(folder, PAGE, adding(METRIC))) == ["one", "two", METRIC.text]
 
 
 def test_what_the_person_saves_in_the_very_moment_of_a_write_is_kept(root: Path, folder: Folder) -> None:
@@ -388,7 +393,7 @@ def test_what_the_person_saves_in_the_very_moment_of_a_write_is_kept(root: Path,
             put(root, PAGE, text)
         return with_entry(page, METRIC)
 
-    folder.change(PAGE, edit)
+    change(folder, PAGE, edit)
 
     assert texts(folder.read()) == {PAGE: ["one", "two!", "three", METRIC.text]}
     assert [path.name for path in (root / "topics").iterdir()] == ["home-lab.md"]
@@ -400,16 +405,16 @@ def test_a_page_that_is_saved_without_end_is_given_up_in_words(root: Path, folde
         return with_entry(page, METRIC)
 
     with pytest.raises(FolderError, match="saved by another program"):
-        folder.change(PAGE, edit)
+        change(folder, PAGE, edit)
 
 
 def test_an_edit_that_fails_changes_nothing(root: Path, folder: Folder) -> None:
     put(root, PAGE, "- one\n")
 
     with pytest.raises(ZeroDivisionError):
-        folder.change(PAGE, lambda page: without_entry(page, str(1 // 0)))
+        change(folder, PAGE, lambda page: without_entry(page, str(1 // 0)))
     assert (root / PAGE).read_text() == "- one\n"
-    assert texts_of(folder.change(PAGE, adding(CAT))) == ["one", CAT.text], "the lock is free again"
+    assert texts_of(change(folder, PAGE, adding(CAT))) == ["one", CAT.text], "the lock is free again"
 
 
 def test_a_page_does_not_grow_beyond_what_is_read(root: Path, folder: Folder) -> None:
@@ -417,7 +422,7 @@ def test_a_page_does_not_grow_beyond_what_is_read(root: Path, folder: Folder) ->
     put(root, PAGE, text)
 
     with pytest.raises(FolderError, match="Move some of it"):
-        folder.change(PAGE, adding(METRIC))
+        change(folder, PAGE, adding(METRIC))
     assert (root / PAGE).read_text() == text
 
 
@@ -435,18 +440,18 @@ def test_a_full_or_read_only_disk_is_told_and_leaves_the_old_page(
 ) -> None:
     name = PROFILE if call == "mkdir" else PAGE
     if call != "mkdir":
-        folder.change(name, adding(METRIC))
+        change(folder, name, adding(METRIC))
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch, pytest.raises(FolderError, match=f"(?s){words}"):
         patch.setattr(os, call, fail)
-        folder.change(name, adding(CAT))
+        change(folder, name, adding(CAT))
 
     assert texts(folder.read()) == ({} if call == "mkdir" else {PAGE: [METRIC.text]})
     assert not list(root.rglob("*.tmp"))
-    assert CAT.id in folder.change(name, adding(CAT)).text
+    assert CAT.id in change(folder, name, adding(CAT)).text
 
 
 def test_a_lock_that_cannot_be_opened_is_named(root: Path) -> None:
@@ -454,7 +459,7 @@ def test_a_lock_that_cannot_be_opened_is_named(root: Path) -> None:
     lock.mkdir()
 
     with pytest.raises(FolderError, match=r"memory\.lock, by which kvchats take turns"):
-        Folder(root, lock).change(PAGE, adding(METRIC))
+        change(Folder(root, lock), PAGE, adding(METRIC))
     assert not root.exists()
 
 
@@ -469,7 +474,7 @@ def test_threads_of_one_folder_lose_nothing(root: Path, folder: Folder) -> None:
     ids = [f"m{number:08}" for number in range(24)]
     threads = [
         threading.Thread(
-            target=lambda part=part: [folder.change(PAGE, adding(replace(METRIC, id=id))) for id in ids[part::4]]
+            target=lambda part=part: [change(folder, PAGE, adding(replace(METRIC, id=id))) for id in ids[part::4]]
         )
         for part in range(4)
     ]
@@ -487,14 +492,14 @@ def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Pa
     children = [
         forked(
             lambda part=part: [
-                another(root).change(PAGE, adding(replace(METRIC, id=f"m{part}{at:07}"))) for at in range(10)
+                change(another(root), PAGE, adding(replace(METRIC, id=f"m{part}{at:07}"))) for at in range(10)
             ]
         )
         for part in range(3)
     ]
     person = another(root)
     for at in range(1, 10):
-        person.change(PAGE, lambda page, at=at: MemoryPage.parse(PAGE, f"{page.text}- by hand {at}\n"))
+        change(person, PAGE, lambda page, at=at: MemoryPage.parse(PAGE, f"{page.text}- by hand {at}\n"))
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
 
     entries = another(root).read().pages[PAGE].entries
@@ -511,17 +516,93 @@ def test_a_kill_at_any_point_of_a_write_leaves_the_old_page_or_the_new_one(root:
     seen: set[str] = set()
     for step in range(200):
         put(root, PAGE, "- one\n")
-        pid = forked(lambda step=step: kill_at(step, lambda: another(root).change(PAGE, adding(METRIC))))
+        pid = forked(lambda step=step: kill_at(step, lambda: change(another(root), PAGE, adding(METRIC))))
         status = os.waitpid(pid, 0)[1]
         text = (root / PAGE).read_text()
         assert text in ("- one\n", f"- one\n{text[6:]}"), step
         assert texts(another(root).read()) in ({PAGE: ["one"]}, {PAGE: ["one", METRIC.text]}), step
         seen.add(text)
-        another(root).change(PAGE, adding(CAT))
+        change(another(root), PAGE, adding(CAT))
         assert [path.name for path in (root / "topics").iterdir()] == ["home-lab.md"], step
         if status == 0:
             break
     assert len(seen) == 2 and 10 < step < 199
+
+
+@pytest.mark.process
+def test_a_kill_at_any_point_of_a_move_between_pages_leaves_its_line_in_one(root: Path) -> None:
+    seen: set[str] = set()
+    for step in range(300):
+        put(root, PAGE, f"- one\n- {METRIC.text} <!-- {METRIC.id} by:x kind:fact -->\n")
+        put(root, PROFILE, "- two\n")
+
+        def move() -> None:
+            edits = {PROFILE: adding(METRIC), PAGE: lambda there: without_entry(there, METRIC.id)}
+            with another(root).changing(edits) as write:
+                write()
+
+        pid = forked(lambda step=step, move=move: kill_at(step, move))
+        status = os.waitpid(pid, 0)[1]
+        read = another(root).read().pages
+        pages = [name for name, page in read.items() for line in page.entries if line.entry.id == METRIC.id]
+        assert len(pages) == 1 and sum(len(page.entries) for page in read.values()) == 3, step
+        seen.update(pages)
+        change(another(root), PAGE, adding(CAT))
+        assert sorted(path.name for path in root.rglob("*") if path.is_file()) == ["home-lab.md", PROFILE], step
+        if status == 0:
+            break
+    assert seen == {PAGE, PROFILE} and 10 < step < 299
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_of_pages_that_cannot_all_be_renamed_none_is_changed(
+    root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    put(root, PAGE, "- one\n")
+    put(root, PROFILE, "- two\n")
+    rename, left = os.replace, failing
+
+    def fail(source: Path, target: Path) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(FolderError, match="input/output error"),
+        folder.changing({PROFILE: adding(METRIC), PAGE: adding(CAT)}) as write,
+    ):
+        patch.setattr(os, "replace", fail)
+        write()
+    assert {path.name: path.read_text() for path in root.rglob("*") if path.is_file()} == {
+        "home-lab.md": "- one\n",
+        PROFILE: "- two\n",
+    }
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"[[",
+        b'[[".kvchat-aaaaaaaa.tmp", "../outside.md", null]]',
+        b'[[".kvchat-aaaaaaaa.tmp", "topics/../profile.md", null]]',
+        b'[["../outside.md", "profile.md", null]]',
+        b'[["topics/home-lab.md", "profile.md", null]]',
+        b'[["topics/.kvchat-aaaaaaaa.tmp", "profile.md", null]]',
+        b'[[".kvchat-aaaaaaaa.tmp", "topics/home-lab.md", [1, 2, 3, 4]]]',
+        b'[[".kvchat-aaaaaaaa.tmp", "topics/home-lab.md", null]]',
+    ],
+)
+def test_a_note_of_another_hand_renames_nothing(root: Path, folder: Folder, note: bytes) -> None:
+    put(root.parent, "outside.md", "- outside\n")
+    put(root, PAGE, "- one\n")
+    put(root, "topics/.kvchat-aaaaaaaa.tmp", "- other\n")
+    put(root, files.NOTE, note)
+    assert texts(folder.read()) == {PAGE: ["one"]} and not (root / files.NOTE).exists()
+    assert (root.parent / "outside.md").read_text() == "- outside\n"
 
 
 @pytest.mark.process
@@ -531,7 +612,7 @@ def test_a_kill_at_any_point_of_the_first_write_or_of_the_log_can_be_done_again(
 
         def work(root: Path = root) -> None:
             folder = another(root)
-            folder.change(PAGE, adding(METRIC))
+            change(folder, PAGE, adding(METRIC))
             folder.add_to_log("2026-11-22", "c1", ["Noted: tea"], "Morning")
 
         pid = forked(lambda step=step, work=work: kill_at(step, work))
@@ -543,52 +624,6 @@ def test_a_kill_at_any_point_of_the_first_write_or_of_the_log_can_be_done_again(
         if status == 0:
             break
     assert 20 < step < 299
-
-
-def forked(work: Callable[[], object]) -> int:
-    """Do `work` in a process of its own; its id."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        work()
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def kill_at(step: int, work: Callable[[], object]) -> None:
-    """Do `work`, and be killed before the call number `step` of those that change files."""
-    left = step
-
-    def counted(call: Callable[..., object]) -> Callable[..., object]:
-        def calling(*parts: object, **named: object) -> object:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*parts, **named)
-
-        return calling
-
-    for name in (
-        "open",
-        "write",
-        "fsync",
-        "close",
-        "replace",
-        "rename",
-        "mkdir",
-        "chmod",
-        "unlink",
-        "fdopen",
-        "scandir",
-        "lstat",
-        "stat",
-    ):
-        setattr(os, name, counted(getattr(os, name)))
-    work()
 
 
 def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
@@ -605,8 +640,8 @@ def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
         order.append("second")
         return with_entry(page, CAT)
 
-    first = threading.Thread(target=lambda: folder.change(PAGE, slow))
-    other = threading.Thread(target=lambda: another(root).change(PAGE, second))
+    first = threading.Thread(target=lambda: change(folder, PAGE, slow))
+    other = threading.Thread(target=lambda: change(another(root), PAGE, second))
     first.start()
     assert inside.wait(120)
     other.start()

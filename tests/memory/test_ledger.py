@@ -386,12 +386,12 @@ def test_what_an_extraction_changed_is_found_by_its_conversation(store):
     ids = capture(store, talk.id, None, ["q", "a"])
     state = MemoryState(store.database)
     known = fact("Lives in Bern.", "e" * 32)
-    state.apply([replace(known, session="before")], written=True)
+    state.apply([replace(known, session="before")])
     corrected = Change(Act.CORRECTED, known.after, replace(known.after, status=Status.SUPERSEDED), STAMP, "now")
     ExtractionLedger(store.database).cover(cell_of(talk), ids, [corrected])
     assert [change.act for change in state.changes(conversation=talk.id)] == [Act.CORRECTED]
     assert [change.act for change in state.changes(conversation="e" * 32)] == [Act.NOTED]
-    assert state.last_session() == "now" and [change.act for change in state.unwritten()] == [Act.CORRECTED]
+    assert state.last_session() == "now"
 
 
 def test_a_conversation_gone_for_good_takes_its_refused_texts_with_it_and_leaves_its_facts(store):
@@ -543,11 +543,11 @@ def test_a_conversation_that_hangs_holds_no_other_one_up(disk, hung):
 
 
 KILLS = 100
-ACTS = ("captured", "covered", "written", "moved")
+ACTS = ("captured", "covered", "moved")
 
 
 def two_rounds(folder: Path, at: str, killed_after: int | None, say) -> None:
-    """Capture, cover, mark as written and move, in a new conversation, twice; each is said once it is done. After so
+    """Capture, cover and move, in a new conversation, twice; each is said once it is done. After so
     many steps of SQLite's machine while it does `at`, the process kills itself; else it says how many there were."""
     store = Store.open(folder)
     state = MemoryState(store.database)
@@ -563,17 +563,12 @@ def two_rounds(folder: Path, at: str, killed_after: int | None, say) -> None:
             steps += 1
         return 0  # go on
 
-    def write() -> list[int]:
-        seqs = [change.seq for change in state.unwritten()]
-        state.written(seqs)
-        return seqs
-
     def move() -> list[int]:
         entry = state.changes(1)[0].after
         return state.apply([Change(Act.MOVED, entry, replace(entry, page=f"{entry.page}+"), STAMP)])
 
     texts = [f"said in {talk.id}"] * 3
-    acts = (lambda: capture(store, talk.id, None, texts), lambda: extract(store, talk.id, most=2) or [], write, move)
+    acts = (lambda: capture(store, talk.id, None, texts), lambda: extract(store, talk.id, most=2) or [], move)
     with store.database.reading() as connection:
         connection.set_progress_handler(step, 1)
     for doing, act in zip(ACTS * 2, acts * 2, strict=True):
@@ -610,7 +605,6 @@ def test_a_kvchat_killed_at_any_moment_loses_and_doubles_nothing(folder):
     pending = set[str]().union(*(pending for _, pending in places))
     assert said["captured"] <= covered | pending and said["covered"] <= covered
     assert said["moved"] <= {str(change.seq) for change in history if change.act is Act.MOVED}
-    assert not said["written"] & {str(change.seq) for change in state.unwritten()}
     assert {entry.id: entry for entry in state.entries()} == {one.after.id: one.after for one in reversed(history)}
     with reading(store) as connection:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []

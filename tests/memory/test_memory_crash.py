@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import time
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from book_kit import Book, fact
+from killing import forked, kill_at
 
-from kvchat.memory.entry import Act, Entry, Status
+from kvchat.memory.entry import Act, Entry, Kind, Status
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 from forked import fork
@@ -98,8 +100,7 @@ def test_a_killed_kvchat_loses_and_doubles_no_memory(tmp_path: Path) -> None:
                 trying = []
         in_flight += bool(trying)
         book = Book(tmp_path, f"after {run}", time.time)
-        unfinished += bool(book.memories._state.unwritten())
-        book.memories.sync()
+        unfinished += book.memories.sync()
         book.check()
         there = {entry.id: entry for status in Status for entry in book.memories.entries(status)}
         for id, entry in there.items():
@@ -118,6 +119,55 @@ def test_a_killed_kvchat_loses_and_doubles_no_memory(tmp_path: Path) -> None:
         book.close()
     assert in_flight > KILLS / 4, "the kills came between the steps"
     assert unfinished > 0, "no kill came between the store and the files"
+
+
+ACTS: dict[str, Callable[[Book, str], object]] = {
+    "move": lambda book, id: book.memories.move(id, "cellar"),
+    "edit": lambda book, id: book.memories.edit(id, "Said otherwise"),
+    "delete": lambda book, id: book.memories.delete(id),
+    "correct": lambda book, id: book.extract(fact("Corrected", replaces=id)),
+    "correct on another page": lambda book, id: book.extract(fact("Corrected", Kind.PERSON, replaces=id)),
+    "undo a move": lambda book, id: book.memories.undo(book.memories.log(1, entry=id)[0].seq),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("act", ACTS)
+def test_a_kill_at_any_point_of_an_act_leaves_it_done_or_not_done(tmp_path: Path, act: str) -> None:
+    book = Book(tmp_path / "before", clock=time.time)
+    book.extract("Stays where it is", "Gives way")
+    id = next(entry.id for entry in book.memories.entries() if entry.text == "Gives way")
+    if act == "undo a move":
+        book.memories.move(id, "attic")
+    before = one_line(book)
+    book.close()
+    seen = set()
+    for step in range(400):
+        base = tmp_path / str(step)
+        shutil.copytree(tmp_path / "before", base)
+
+        def work(base: Path = base, step: int = step) -> None:
+            book = Book(base, "killed", time.time)
+            book.memories.sync()
+            kill_at(step, lambda: ACTS[act](book, id))
+
+        pid = forked(work)
+        status = os.waitpid(pid, 0)[1]
+        book = Book(base, "after", time.time)
+        book.memories.sync()
+        book.check()
+        after = one_line(book)
+        assert len(after) == (1 if act == "delete" and after != before else 2), (step, after)
+        seen.add(after == before)
+        book.close()
+        if status == 0:
+            break
+    assert seen == {True, False} and 10 < step < 399
+
+
+def one_line(book: Book) -> list[tuple[str, str]]:
+    """The live memories, each with its page."""
+    return sorted((entry.page, entry.text) for entry in book.memories.entries())
 
 
 @pytest.mark.process

@@ -188,13 +188,14 @@ def test_processes_that_change_an_entry_at_once_never_overwrite_each_other(store
     assert [change.after.text for change in reversed(state.changes())] == [str(number) for number in range(31)]
 
 
-def test_changes_are_unwritten_until_they_are_marked(state):
-    seqs = state.apply([fact("one"), fact("two"), fact("three")])
-    (by_hand,) = state.apply([replace(fact("by hand"), act=Act.ADDED)], written=True)
-    assert [change.seq for change in state.unwritten()] == seqs and by_hand not in seqs
-    state.written(seqs[1:])
-    state.written([])
-    assert [change.after.text for change in state.unwritten()] == ["one"]
+def test_what_cannot_be_written_is_not_stored(state):
+    def full():
+        raise ZeroDivisionError
+
+    state.apply([fact("one")])
+    with pytest.raises(ZeroDivisionError):
+        state.apply([fact("two"), fact("three")], write=full)
+    assert [change.after.text for change in state.changes()] == [entry.text for entry in state.entries()] == ["one"]
 
 
 def test_what_undoes_a_change_marks_it_in_the_same_moment(state):
@@ -247,6 +248,5 @@ def test_a_damaged_row_of_the_history_is_left_out(store, state):
         connection.execute("UPDATE change SET act = 'danced' WHERE seq = 2")
         connection.execute("UPDATE entry SET status = '?', kind = '?', nodes = '{' WHERE text = 'one'")
     assert [change.after.text for change in state.changes()] == ["three"]
-    assert [change.after.text for change in state.unwritten()] == ["three"]
     one = next(entry for entry in state.entries() if entry.text == "one")
     assert (one.status, one.kind, one.nodes) == (Status.PENDING, Kind.FACT, ())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +14,10 @@ from pathlib import Path
 import pytest
 from book_kit import HEAD, Book, fact
 
-from kvchat.memory.entry import BY_HAND, Act, Kind, Status
+from kvchat.memory.entry import BY_HAND, Act, Kind, MemoryTrouble, Status
+from kvchat.memory.pages import folder as folder_module
 from kvchat.memory.pages.folder import Folder, FolderError
+from kvchat.memory.sync import Syncing
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 from forked import fork
@@ -213,37 +217,40 @@ def test_what_is_no_bullet_is_kept_byte_for_byte(book: Book) -> None:
 
 def test_an_edit_made_while_an_extraction_writes_wins_and_nothing_is_lost(book: Book, monkeypatch) -> None:
     old, other = book.extract("Works at Acme", "Likes tea") or ()
-    change = Folder.change
+    changing = Folder.changing
     edits = [
         lambda: book.change(FACTS, "Works at Acme", "Works at Acme in Rome"),
         lambda: book.write(FACTS, book.text(FACTS) + "- Just typed\n"),
     ]
 
-    def edited_meanwhile(self, name, edit):
+    def edited_meanwhile(self, pages):
         if edits:
             edits.pop(0)()
-        return change(self, name, edit)
+        return changing(self, pages)
 
-    monkeypatch.setattr(Folder, "change", edited_meanwhile)
+    monkeypatch.setattr(Folder, "changing", edited_meanwhile)
     (new,) = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
     book.extract("Likes coffee")
-    assert book.texts() == ["Just typed", "Likes coffee", "Likes tea", "Works at Acme in Rome", "Works at Umbrella"]
-    assert book.memories.get(old.id).edited and book.memories.get(new.id).status is Status.LIVE
+    book.extract("Likes water")
+    assert book.texts() == ["Just typed", "Likes coffee", "Likes tea", "Likes water", "Works at Acme in Rome"]
+    assert book.memories.get(old.id).edited, "a line of the user's own is replaced by nobody"
+    assert book.memories.get(new.id).status is Status.PENDING
     assert book.memories.get(other.id).text == "Likes tea"
     book.check()
 
 
 def test_a_line_edited_before_its_deletion_is_written_is_kept(book: Book, monkeypatch) -> None:
     entry = book.memories.add("Likes tea")
-    change = Folder.change
+    changing = Folder.changing
 
-    def edited_meanwhile(self, name, edit):
-        monkeypatch.setattr(Folder, "change", change)
+    def edited_meanwhile(self, pages):
+        monkeypatch.setattr(Folder, "changing", changing)
         book.change(FACTS, "Likes tea", "Likes green tea")
-        return change(self, name, edit)
+        return changing(self, pages)
 
-    monkeypatch.setattr(Folder, "change", edited_meanwhile)
-    book.memories.delete(entry.id)
+    monkeypatch.setattr(Folder, "changing", edited_meanwhile)
+    with pytest.raises(MemoryTrouble, match="changed by somebody else"):
+        book.memories.delete(entry.id)
     assert book.texts() == ["Likes green tea"]
     assert book.memories.get(entry.id).status is Status.LIVE
     book.check()
@@ -279,11 +286,15 @@ def test_a_broken_page_is_reported_left_alone_and_its_memories_stay(book: Book) 
     assert book.memories.get(entry.id) == entry
     assert [one.id for one, _ in book.memories.search("tea")] == [entry.id]
     (new,) = book.extract("Likes coffee") or ()
-    assert book.text(FACTS) == broken and new.status is Status.LIVE
+    assert book.text(FACTS) == broken and new.status is Status.PENDING
+    for refused in (lambda: book.memories.accept(new.id), lambda: book.memories.delete(entry.id)):
+        with pytest.raises(MemoryTrouble, match=r"facts\.md:2"):
+            refused()
     book.memories.edit(person.id, "Knows Ada well")
     assert "well" in book.text("topics/people.md")
     book.write(FACTS, whole)
     book.memories.sync()
+    book.memories.accept(new.id)
     assert book.texts() == ["Knows Ada well", "Likes coffee", "Likes tea"]
     book.check()
 
@@ -303,11 +314,16 @@ def test_a_folder_that_is_gone_is_no_deletion(book: Book) -> None:
     book.memories.sync()
     assert "is not there" in book.memories.problems[0]
     assert book.texts() == ["Likes tea"] and book.memories.search("tea")
-    book.memories.add("Likes coffee")
+    for refused in (
+        lambda: book.memories.add("Likes coffee"),
+        lambda: book.memories.delete(book.memories.entries()[0].id),
+    ):
+        with pytest.raises(MemoryTrouble, match="is not there"):
+            refused()
     assert not book.folder.exists(), "begun anew, the rest would count as deleted"
     away.rename(book.folder)
     book.memories.sync()
-    assert book.texts() == ["Likes coffee", "Likes tea"]
+    assert book.texts() == ["Likes tea"]
     book.check()
 
 
@@ -323,21 +339,83 @@ def test_an_empty_folder_is_no_deletion(book: Book) -> None:
     assert book.texts() == []
 
 
-def test_what_cannot_be_written_waits_and_is_known_meanwhile(book: Book, monkeypatch) -> None:
-    book.memories.add("Likes tea")
+def full(self, pages):
+    raise FolderError("There is no room for it: the disk is full.")
 
-    def full(self, name, edit):
-        raise FolderError("There is no room for it: the disk is full.")
 
+def test_what_is_extracted_and_cannot_be_written_waits_for_a_yes_and_acts_are_refused(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tea, water = book.memories.add("Likes tea"), book.memories.add("Likes water")
+    before = book.pages()
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "change", full)
+        patch.setattr(Folder, "changing", full)
         (new,) = book.extract("Likes coffee") or ()
         assert "disk is full" in book.memories.problems[0]
-        assert book.texts() == ["Likes coffee", "Likes tea"]
-        assert [entry.id for entry, _ in book.memories.search("coffee")] == [new.id]
-        assert "coffee" not in book.text(FACTS)
-    book.again().sync()
+        assert book.texts() == ["Likes tea", "Likes water"] and new.status is Status.PENDING
+        assert book.memories.log(entry=new.id)[0].why == "its page could not be written"
+        for refused in (
+            lambda: book.memories.add("New"),
+            lambda: book.memories.accept(new.id),
+            lambda: book.memories.edit(tea.id, "Likes green tea"),
+            lambda: book.memories.move(tea.id, "drinks"),
+            lambda: book.memories.delete(water.id),
+            lambda: book.memories.undo(book.memories.log(entry=tea.id)[0].seq),
+        ):
+            log = book.memories.log()
+            with pytest.raises(MemoryTrouble, match="disk is full"):
+                refused()
+            assert book.memories.log() == log and book.pages() == before
+    book.again().accept(new.id)
     assert "coffee" in book.text(FACTS) and book.log().count("Likes coffee") == 1
+    book.check()
+
+
+def test_what_was_said_again_and_cannot_be_written_covers_its_messages(book: Book, monkeypatch) -> None:
+    book.extract("Likes tea")
+    before = book.pages()
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "changing", full)
+        assert book.extract("Likes tea", fact("Likes coffee")) != []
+        assert book.memories.ledger.behind() == [] and book.pages() == before
+        assert "disk is full" in book.memories.problems[0]
+    book.again()
+    book.check()
+
+
+@pytest.mark.parametrize("act", ["add", "edit", "move", "delete", "extract"])
+def test_a_store_that_cannot_be_written_leaves_the_pages_as_they_were(book: Book, monkeypatch, act: str) -> None:
+    """The pages have been written already, and their disk is full when the store's transaction ends."""
+    entry, other = book.memories.add("Likes tea"), book.memories.add("Likes water")
+    talk, before, log = book.talk(), book.pages(), book.memories.log()
+    acts = {
+        "add": lambda: book.memories.add("Knows Ada", Kind.PERSON),
+        "edit": lambda: book.memories.edit(entry.id, "Likes green tea"),
+        "move": lambda: book.memories.move(entry.id, "drinks"),
+        "delete": lambda: book.memories.delete(entry.id),
+        "extract": lambda: book.extract("Likes coffee", talk=talk),
+    }
+
+    def written(self, changes, log=lambda: None):
+        def no_room():
+            patch.setattr(os, "write", no_more)
+            raise sqlite3.OperationalError("database or disk is full")
+
+        return writing(self, changes, no_room)
+
+    def no_more(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writing = Syncing.writing
+    with monkeypatch.context() as patch:
+        patch.setattr(Syncing, "writing", written)
+        with pytest.raises(MemoryTrouble, match="disk is full"):
+            acts[act]()
+    assert book.pages() == before and book.memories.log() == log
+    assert not [path for path in book.folder.rglob(".*") if path.is_file()]
+    assert book.memories.get(other.id) == other
+    book.check()
+    acts[act]()
     book.check()
 
 
@@ -371,9 +449,10 @@ def read_only(base: Path) -> None:
         place.chmod(0o500)
     try:
         book.extract("Likes coffee")
-        book.memories.edit(book.memories.entries()[-1].id, "Likes green tea")
-        assert book.memories.problems and book.texts() == ["Likes coffee", "Likes green tea"]
-        assert book.memories.search("coffee")
+        assert book.memories.problems and book.texts(Status.PENDING) == ["Likes coffee"]
+        with pytest.raises(MemoryTrouble, match="cannot be written: permission denied"):
+            book.memories.edit(book.memories.entries()[-1].id, "Likes green tea")
+        assert book.texts() == ["Likes tea"]
     finally:
         for place in places:
             place.chmod(0o700)
@@ -382,33 +461,17 @@ def read_only(base: Path) -> None:
     book.close()
 
 
-def test_several_changes_that_waited_are_written_as_one_state(book: Book, monkeypatch) -> None:
-    tea, coffee, water = book.extract("Likes tea", "Likes coffee", "Likes water") or ()
-
-    def full(self, name, edit):
-        raise FolderError("Full.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Folder, "change", full)
-        book.memories.edit(tea.id, "Likes green tea")
-        book.memories.move(tea.id, "drinks")
-        book.memories.delete(coffee.id)
-        book.memories.undo(book.memories.log(1)[0].seq)
-        book.memories.delete(water.id)
-        book.memories.add("New one")
-    book.again().sync()
-    assert book.texts() == ["Likes coffee", "Likes green tea", "New one"]
-    book.check()
-
-
-def test_a_crash_between_file_and_mark_is_made_up_for_once(book: Book, monkeypatch) -> None:
-    from kvchat.memory.state import MemoryState
-
+def test_a_crash_between_page_and_store_is_made_up_for_once(book: Book, monkeypatch) -> None:
     class Crash(Exception):  # noqa: N818
         pass
 
-    def crash(self, seqs):
-        raise Crash
+    writing = Syncing.writing
+
+    def cut(self, changes, log=lambda: None):
+        def crash() -> None:
+            raise Crash
+
+        return writing(self, changes, crash)
 
     entry = book.memories.add("Likes tea")
     for work in (
@@ -418,12 +481,13 @@ def test_a_crash_between_file_and_mark_is_made_up_for_once(book: Book, monkeypat
         lambda: book.memories.delete(entry.id),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(MemoryState, "written", crash)
+            patch.setattr(folder_module, "_put_back", lambda drafts: None)
+            patch.setattr(Syncing, "writing", cut)
             with pytest.raises(Crash):
                 work()
         book.again().sync()
         book.check()
-    assert book.texts() == ["Likes coffee"] and book.log().count("Noted: Likes coffee") == 1
+    assert book.texts() == ["Likes coffee"]
 
 
 def test_a_lost_database_is_made_up_for_from_the_files(book: Book) -> None:

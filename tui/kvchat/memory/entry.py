@@ -174,6 +174,7 @@ class Why(StrEnum):
     WITH_ADDRESS = "with_address"
     OWN_LINE = "own_line"
     PROCEDURE = "procedure"
+    UNWRITTEN = "unwritten"
 
 
 class ChangeReason(Struct, frozen=True):

@@ -8,7 +8,7 @@ having waited: every time is counted from the end of the last answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -169,10 +169,16 @@ class ExtractionLedger:
         above = self._above(ends)
         return len({id for end in ends for id in self._waiting(_chain(end, above))})
 
-    def cover(self, cell: ExtractionRun, nodes: Sequence[str], changes: Sequence[Change]) -> bool:
-        """Store an extraction, the messages of one branch that it went through and what came of it, all or nothing.
-        False, and nothing is stored, if one of them is not pending any more. Raises StaleChange, and ValueError for
-        messages that are on no one branch."""
+    def cover(
+        self,
+        cell: ExtractionRun,
+        nodes: Sequence[str],
+        changes: Sequence[Change],
+        write: Callable[[], object] = lambda: None,
+    ) -> bool:
+        """Store an extraction, the messages of one branch that it went through and what came of it, and write that by
+        `write`, all or nothing. False, and nothing is stored, if one of them is not pending any more. Raises
+        StaleChange, what `write` raises, and ValueError for messages that are on no one branch."""
         nodes = list(dict.fromkeys(nodes))
         with self._db.write(durable=True) as connection:
             above = self._above(nodes)
@@ -188,6 +194,7 @@ class ExtractionLedger:
             )
             connection.executemany(_COVER[self._of], [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
             put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
+            write()
         return True
 
     def begin_now(self) -> None:

@@ -1,8 +1,8 @@
 """The memory as one object: what is remembered, in files, state and index, and everything that can be done with it.
 
-Each change is stored durably first and then put into the files; the files are the truth, so what the user did in them
-comes first. Any thread may call; all kvchats on one store take turns. A memory is not begun in a folder whose parent is
-missing: the path was mistyped, or its drive is not connected.
+The files are the truth: what the user did in them comes first, and a change that cannot be written there is not made.
+Any thread may call; all kvchats on one store take turns. A memory is not begun in a folder whose parent is missing: the
+path was mistyped, or its drive is not connected.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from kvchat.index.index import Hit, Index
 from kvchat.memory import acts, history
-from kvchat.memory.entry import PROFILE, Act, Change, Entry, Fact, Kind, Status
+from kvchat.memory.entry import PROFILE, Act, Change, ChangeReason, Entry, Fact, Kind, Status, Why
 from kvchat.memory.entry import MemoryTrouble as MemoryTrouble
 from kvchat.memory.ledger import EPISODES, ExtractionLedger, ExtractionRun
 from kvchat.memory.pages.files import is_portable
@@ -60,8 +61,8 @@ class Memories:
         self._between_kvchats = WriteLock(locks.with_name("memory-sync.lock"))
         files = Folder(folder, locks)
         self._files = files
-        self._diary = Diary(files, self.ledger, self._title)
-        self._syncing = Syncing(files, folder, self._state, index, self._diary, session=session, clock=clock)
+        self._diary = Diary(files, self._title)
+        self._syncing = Syncing(files, folder, self._state, index, session=session, clock=clock)
         self._synced = False
 
     @classmethod
@@ -93,11 +94,11 @@ class Memories:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the folder, in sentences, as of the last sync."""
-        return self._syncing.problems
+        return (*self._syncing.problems, *self._diary.problems)
 
     def sync(self) -> bool:
-        """Put what waits into the files, take up what the user did in them, and bring the index up to date; whether
-        anything changed. Costs a look at each page's stamp when nothing did."""
+        """Take up what the user did in the files, and bring the index up to date; whether anything changed. Costs a
+        look at each page's stamp when nothing did."""
         with _told():
             if self._synced and not self._syncing.needed():
                 return False
@@ -194,22 +195,29 @@ class Memories:
 
     def noted(self, cell: ExtractionRun, nodes: Sequence[str], facts: Sequence[Fact]) -> list[Entry] | None:
         """Store one extraction: its facts as entries, noted or proposed, and its messages as covered. The new entries;
-        None: another extraction has covered these messages meanwhile, and nothing was stored."""
+        None: another extraction has covered these messages meanwhile, and nothing was stored. Where a page cannot be
+        written, all are proposed."""
+        problem = ""
         with self._alone():
-            self._fresh()
             for _ in range(TRIES):
+                self._fresh()
                 found = acts.noted(facts, cell, self._syncing.known().values())
+                changes = [one for one in found.changes if not (problem and one.after.status is Status.LIVE)]
                 stored = acts.with_refused(cell, found)
                 try:
-                    if not self.ledger.cover(stored, nodes, found.changes):
-                        return None
+                    log = partial(self._diary.extraction, stored, changes)
+                    with self._syncing.writing(changes, log) as write:
+                        is_stored = self.ledger.cover(stored, nodes, changes, write)
                 except StaleChange:
                     continue
-                if found.changes:
-                    self._run()
-                elif told := self._diary.extraction(stored, ()):
-                    self._syncing.problems = (*self._syncing.problems, *told)
-                return found.new
+                except FolderError as error:
+                    problem = str(error)
+                    facts = [replace(fact, review=fact.review or ChangeReason(Why.UNWRITTEN)) for fact in facts]
+                    continue
+                self._reindex()
+                if problem:
+                    self._syncing.problems = (*self._syncing.problems, problem)
+                return found.new if is_stored else None
             raise MemoryTrouble("The memory is being changed by somebody else all the time. Try again later.")
 
     def proposed(self, cell: ExtractionRun, facts: Sequence[Fact]) -> list[Entry]:
@@ -229,10 +237,10 @@ class Memories:
         with self._alone():
             self._fresh()
             for cell, nodes, change in episodes:
-                if ledger.cover(cell, nodes, [change]):
-                    stored.append(change.after)
-            if stored:
-                self._run()
+                with self._syncing.writing([change]) as write:
+                    if ledger.cover(cell, nodes, [change], write):
+                        stored.append(change.after)
+            self._reindex()
         return stored
 
     def consolidate(self, changes: Sequence[Change]) -> int:
@@ -329,9 +337,15 @@ class Memories:
             return self._syncing.known().get(changes[0].after.id, changes[0].after)
 
     def _apply(self, changes: Sequence[Change], undoes: Sequence[int] = ()) -> list[int]:
-        seqs = self._state.apply(changes, undoes=undoes)
-        self._run()
+        with self._syncing.writing(changes) as write:
+            seqs = self._state.apply(changes, undoes=undoes, write=write)
+        self._reindex()
         return seqs
+
+    def _reindex(self) -> None:
+        """The index can be made anew at any time: no act fails by it, and the next look at the files does it again."""
+        with suppress(sqlite3.Error):
+            self._syncing.reindex()
 
     def _moment(self) -> acts.Moment:
         return acts.Moment(self._clock(), self._session)

@@ -1,14 +1,15 @@
 """Store every memory, the deleted and the pending ones too, and the history of changes.
 
-An entry changes only by a `Change` whose `before` is what is stored, in one durable transaction. Changes are stored
-first and put into the files after that; until then they are unwritten.
+An entry changes only by a `Change` whose `before` is what is stored, in one durable transaction, and the pages are
+written inside that: what cannot be written is not stored. A crash between the two leaves pages that say more than is
+stored; they are taken up like what the user writes.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ _CHANGE_FIELDS = ("seq", "act", "before", "after", "at", "session", "why", "undo
 _CHANGE = f"SELECT {columns(_CHANGE_FIELDS)} FROM change"
 _ADD_CHANGE = (
     "INSERT INTO change(act, entry, before, after, at, session, why, conversation, cell, written, undone)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0)"
 )
 
 
@@ -56,25 +57,26 @@ class MemoryState:
         row = self._db.row(f"{_ENTRY} WHERE id = ?", (whole_characters(id),))
         return entry_of(row) if row else None
 
-    def apply(self, changes: Sequence[Change], *, written: bool = False, undoes: Sequence[int] = ()) -> list[int]:
-        """Store the changes, in their order, and mark those with the numbers `undoes` as undone; the new numbers.
-        `written`: they are in the files already. Raises StaleChange."""
-        if not changes and not undoes:
-            return []
+    def apply(
+        self, changes: Sequence[Change], *, undoes: Sequence[int] = (), write: Callable[[], object] = lambda: None
+    ) -> list[int]:
+        """Store the changes, in their order, mark those with the numbers `undoes` as undone, and write the pages by
+        `write`, all or nothing; the new numbers. Raises StaleChange, and what `write` does."""
         with self._db.write(durable=True) as connection:
-            seqs = put_changes(connection, changes, written=written)
+            seqs = put_changes(connection, changes)
             _mark(connection, "undone", undoes)
+            write()
         return seqs
 
     def unwritten(self) -> list[Change]:
-        """The changes that are not in the files yet, oldest first."""
+        """The changes that kvchat 0.2 stored and could not write into the pages, oldest first."""
         return _changes_of(self._db.rows(f"{_CHANGE} WHERE written = 0 ORDER BY seq"))
 
-    def written(self, seqs: Sequence[int]) -> None:
-        """The changes with these numbers are in the files now."""
-        if seqs:
-            with self._db.write(durable=True) as connection:
-                _mark(connection, "written", seqs)
+    def written(self, seqs: Sequence[int], write: Callable[[], object] = lambda: None) -> None:
+        """Write these by `write`, as `apply` does."""
+        with self._db.write(durable=True) as connection:
+            _mark(connection, "written", seqs)
+            write()
 
     def changes(
         self, limit: int = 200, *, session: str = "", conversation: str = "", entry: str = "", since: float = 0.0
@@ -102,7 +104,6 @@ def put_changes(
     connection: sqlite3.Connection,
     changes: Iterable[Change],
     *,
-    written: bool = False,
     conversation: str = "",
     cell: str = "",
 ) -> list[int]:
@@ -126,7 +127,6 @@ def put_changes(
             whole_characters(change.why),
             conversation or whole_characters(change.after.conversation),
             cell,
-            int(written),
         )
         seqs.append(int(connection.execute(_ADD_CHANGE, values).lastrowid or 0))
     return seqs

@@ -1,43 +1,41 @@
-"""Bring files, state and index to agree: the outbox into the files, hand edits into the state, both into the index and
+"""Bring files, state and index to agree: hand edits into the state, changes into the pages, both into the index and
 what was extracted into the diary.
 
-One kvchat at a time does this, the state is read before the files, and every step can be repeated safely: the next run
-completes what a crash left. The index holds the live entries and nothing else; the diary is never read back, and a log
-that cannot be written delays nothing.
+One kvchat at a time does this. The files are the truth: pages are written inside the transaction that stores a change,
+and what a crash left between the two is taken up like what the user writes. The index holds the live entries and
+nothing else; the diary is never read back, and a log that cannot be written delays nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from kvchat.index.index import Chunk, Index
 from kvchat.memory import reconcile
 from kvchat.memory.entry import Act, Change, Entry, Status
-from kvchat.memory.ledger import ExtractionLedger, ExtractionRun
+from kvchat.memory.ledger import ExtractionRun
 from kvchat.memory.pages.files import FOLDERS, UnusablePage
-from kvchat.memory.pages.folder import Contents, Folder, FolderError, PageFull
+from kvchat.memory.pages.folder import Contents, Folder, FolderError
 from kvchat.memory.pages.page import MemoryPage, PageLine
-from kvchat.memory.reconcile import Drop, LinePlace, Put, SyncPlan, planned
+from kvchat.memory.reconcile import SyncPlan, planned
 from kvchat.memory.state import MemoryState, StaleChange
 
-ROUNDS = 8
-"""How often the files are looked at again when somebody edits them meanwhile."""
 EVERY = 1 << 30
 FEW = 64
 """Up to this many changes are applied to the entries in memory; after more, the entries are read again."""
-RETRY_SECONDS = 10.0
-"""After how long a write that failed is tried again by itself."""
 
 
 class Syncing:
-    """The state of a sync over its calls. The caller keeps threads and processes apart."""
+    """What is known of the files, the state and the index. The caller keeps threads and processes apart."""
 
     def __init__(
         self,
@@ -45,7 +43,6 @@ class Syncing:
         root: Path,
         state: MemoryState,
         index: Index,
-        diary: Diary,
         *,
         session: str,
         clock: Callable[[], float],
@@ -55,34 +52,27 @@ class Syncing:
         self._root = root
         self._state = state
         self._index = index
-        self._diary = diary
         self._session = session
         self._clock = clock
         self._seen: object = None
+        """The folder's fingerprint when everything agreed; None: it is to be looked at."""
         self._pages: Mapping[str, MemoryPage] = {}
-        """As they were when everything agreed."""
+        """As they were read or written last."""
         self._held: frozenset[str] = frozenset()
         """Pages that are gone, with memories that are not taken for deleted."""
+        self._closed: dict[str, str] = {}
+        """Pages that nothing is put into now, each with the sentence why; an empty name stands for the folder."""
         self._known: tuple[int, dict[str, Entry]] = (-FEW - 1, {})
         """The newest change that was looked at, and the entries as they were after it."""
         self._indexed: dict[str, str] | None = None
         """The pages in the index, with their stamps, as this kvchat left them."""
         self._indexed_at = 0
-        self._tried: tuple[int, float] | None = None
-        """The newest change of an outbox that could not be written, and when that was tried (monotonic seconds)."""
 
     def needed(self) -> bool:
-        """Whether there may be something to do: a page has another stamp, or a change waits to be written."""
-        outbox = self._state.unwritten()
-        if outbox and not self._waits(outbox):
-            return True
-        return self._folder.fingerprint() != self._seen or self._index.docs(SCOPE) != self._indexed
-
-    def _waits(self, outbox: Sequence[Change]) -> bool:
-        if self._tried is None:
-            return False
-        newest, at = self._tried
-        return outbox[-1].seq <= newest and time.monotonic() - at < RETRY_SECONDS
+        """Whether there may be something to do: a page or the index was changed."""
+        return (
+            self._seen is None or self._folder.fingerprint() != self._seen or self._index.docs(SCOPE) != self._indexed
+        )
 
     def known(self) -> dict[str, Entry]:
         """All entries by id, as stored, newest first. Not to be changed."""
@@ -109,126 +99,102 @@ class Syncing:
         return newest[0].seq if newest else 0
 
     def run(self) -> bool:
-        """Make everything agree; whether the state, a file or the index was changed."""
-        changed = False
-        once: list[str] = []
-        for _ in range(ROUNDS):
-            before = self._folder.fingerprint()
-            told: list[str] = []
-            if not self._once(told, once):
-                self._seen = before
-                break
-            changed = True
-        known = self.known()
-        if self._indexed is None or self._indexed_at != self._known[0] or self._index.docs(SCOPE) != self._indexed:
-            changed |= brought_up_to_date(self._index, known.values())
-            self._indexed, self._indexed_at = self._index.docs(SCOPE), self._known[0]
-        self.problems = (*told, *once)
-        return changed
-
-    def _once(self, told: list[str], once: list[str]) -> bool:
-        """One look at the files; whether something was changed. Problems go into `told`, notices that are shown only
-        once into `once`."""
-        outbox = self._state.unwritten()
-        stored = self.known()
-        contents = reconcile.without_emptied(self._folder.read(), stored, {change.after.id for change in outbox})
-        told += [_told(problem) for problem in contents.problems]
-        if (lost := self._lost(contents, stored, outbox)) is not None:
-            told.append(lost)
-            return False
-        plan = self._planned(outbox, stored, contents, told)
-        if plan is None:
-            return False
-        told += self._copies(contents, stored)
-        put_back = self._put_back(plan, contents, once)
-        if plan.changes:
-            self._apply(plan.changes)
-        written = {*plan.settled, *self._carry_out(plan, told)}
-        if written:
-            once += self._diary.written([change for change in outbox if change.seq in written])
-            self._state.written(sorted(written))
-        self._tried = (outbox[-1].seq, time.monotonic()) if len(written) < len(outbox) else None
-        if not (plan.changes or written or put_back):
+        """Take up what the user did in the files, and bring the index up to date; whether anything was changed."""
+        older = self._state.unwritten()
+        if older and (problem := self._write_older(older)):
+            self._closed, self.problems = {"": problem}, (problem,)
+            return self.reindex()
+        before, stored = self._folder.fingerprint(), self.known()
+        contents, plan = self._planned(stored)
+        problems = [_told(problem) for problem in contents.problems]
+        problems += dict.fromkeys(self._closed.values())
+        changed = bool(older)
+        if not plan.is_another:
+            problems += self._copies(contents, stored)
+            deletions = self._unknown_to_the_editor(plan, contents)
             self._pages = contents.pages
+            changed |= self._apply([change for change in plan.changes if change not in deletions])
+            if deletions and self._put_back(deletions, problems):
+                self.run()
+                self.problems = (*self.problems, *map(reconcile.told_of_put_back, deletions))
+                return True
+        self._seen, self.problems = before, tuple(problems)
+        return self.reindex() or changed
+
+    def _planned(self, stored: Mapping[str, Entry]) -> tuple[Contents, SyncPlan]:
+        contents = self._folder.read()
+        plan = planned(
+            stored,
+            contents,
+            now=self._clock(),
+            session=self._session,
+            folders=[name for name in FOLDERS if (self._root / name).exists()],
+            before=self._held,
+        )
+        self._held = frozenset(entry.page for entry in plan.held if entry.page not in contents.pages)
+        if plan.is_another:
+            self._closed = {"": reconcile.told_of_another(self._root, contents, plan.held)}
+        else:
+            told = reconcile.told_of_held(self._root, plan.held)
+            self._closed = dict.fromkeys((entry.page for entry in plan.held), told)
+        return contents, plan
+
+    def _apply(self, changes: Sequence[Change]) -> bool:
+        """Store what the user did in the files; whether that was anything."""
+        if not changes:
+            return False
+        with suppress(StaleChange):  # it was changed meanwhile: the next look at the files sees what is left of it
+            self._state.apply(changes)
+        return True
+
+    def _put_back(self, deletions: Sequence[Change], problems: list[str]) -> bool:
+        """Whether the lines could be put back."""
+        back = [change for deleted in deletions for change in reconcile.put_back(deleted)]
+        try:
+            with self.writing(back) as write:
+                self._state.apply(back, write=write)
+        except (StaleChange, FolderError) as error:
+            problems.append(str(error))
             return False
         return True
 
-    def _planned(
-        self, outbox: Sequence[Change], stored: dict[str, Entry], contents: Contents, told: list[str]
-    ) -> SyncPlan | None:
-        """The plan, in which whole pages that are gone at once are not deleted; None for a folder that is another."""
-        places = [LinePlace(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
-        plan_with = partial(
-            planned, outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(), session=self._session
-        )
-        plan = plan_with()
-        unread = {problem.path for problem in contents.problems}
-        if reconcile.is_another(plan.missing, stored, contents.pages, unread):
-            told.append(reconcile.told_of_another(self._root, plan.missing))
-            return None
-        waiting = [
-            change.before
-            for change in outbox
-            if change.before is not None
-            and change.before.status is Status.LIVE
-            and change.after.status is not Status.LIVE
-        ]
-        self._held = reconcile.held(
-            plan.missing,
-            waiting,
-            contents.pages,
-            self._held,
-            folders=[name for name in FOLDERS if (self._root / name).exists()],
-        )
-        if self._held:
-            lost = [entry for entry in plan.missing if entry.page in self._held]
-            told.append(reconcile.told_of_held(self._root, lost))
-            plan = plan_with(held=self._held)
-        return plan
-
-    def _put_back(self, plan: SyncPlan, contents: Contents, once: list[str]) -> bool:
-        """Take the deletions out of the plan that an editor made without knowing; whether there are any."""
-        if not any(change.act is Act.DELETED for change in plan.changes):
-            return False
+    def _unknown_to_the_editor(self, plan: SyncPlan, contents: Contents) -> list[Change]:
+        deletions = [change for change in plan.changes if change.act is Act.DELETED]
+        if not deletions:
+            return []
         recent = self._state.changes(EVERY, since=self._clock() - reconcile.RECENT_SECONDS)
         ids = reconcile.unknown_to_the_editor(plan.changes, recent, contents.pages, self._pages)
-        deletions = [change for change in plan.changes if change.after.id in ids]
-        if not deletions:
-            return False
-        plan.changes = [change for change in plan.changes if change.after.id not in ids]
-        self._apply([change for deleted in deletions for change in reconcile.put_back(deleted)], written=False)
-        once += [
-            f"{one.after.page}: “{one.after.text}” was noted while the page was open in an editor, and is put "
-            "back. Delete it again if that was meant."
-            for one in deletions
-        ]
-        return True
+        return [change for change in deletions if change.after.id in ids]
 
-    def _apply(self, changes: Sequence[Change], *, written: bool = True) -> None:
-        try:
-            self._state.apply(changes, written=written)
-        except StaleChange:
-            pass  # it was changed meanwhile: the next look at the files sees what is left of it
+    def _write_older(self, older: Sequence[Change]) -> str:
+        """Write what kvchat 0.2 stored and could not write; empty, or the sentence why it still cannot be."""
+        of: dict[str, list[Change]] = defaultdict(list)
+        for change in older:
+            of[change.after.id].append(change)
+        before = {id: changes[0].before for id, changes in of.items()}
+        there = {id: before.get(id, entry) for id, entry in self.known().items()}
+        contents, plan = self._planned({id: entry for id, entry in there.items() if entry is not None})
+        if plan.is_another:
+            return self._closed[""]
+        self._pages = contents.pages
+        for changes in of.values():
+            seqs = [change.seq for change in changes]
+            try:
+                with self.writing(changes) as write:
+                    self._state.written(seqs, write)
+            except StaleChange:
+                self._state.written(seqs)  # the user has changed the line since: it is as the file has it
+            except FolderError as error:
+                return str(error)
+        return ""
 
-    def _lost(self, contents: Contents, stored: dict[str, Entry], outbox: Sequence[Change]) -> str | None:
-        """The sentence for a folder that is gone, with all that was in it; None when it is there or was never."""
-        if contents.pages or contents.problems:
-            return None
-        before = {change.after.id: change.before for change in reversed(outbox)}
-        there = (before.get(id, entry) for id, entry in stored.items())
-        count = sum(entry is not None and entry.status is Status.LIVE for entry in there)
-        if not count:
-            return None
-        them = "1 memory" if count == 1 else f"{count} memories"
-        if contents.missing:
-            return (
-                f"The memory folder {self._root} is not there, with {them} in it. Put it back, or choose another "
-                "with memory.folder. Until then nothing is written, and nothing is forgotten."
-            )
-        return (
-            f"There is no page left in {self._root}, where {them} stood. Put the pages back; or, if you deleted "
-            f"them, make a profile.md there that holds only {reconcile.GONE}."
-        )
+    def reindex(self) -> bool:
+        """Make the index hold what is known; whether it had to be changed."""
+        changed, known = False, self.known()
+        if self._indexed is None or self._indexed_at != self._known[0] or self._index.docs(SCOPE) != self._indexed:
+            changed = brought_up_to_date(self._index, known.values())
+            self._indexed, self._indexed_at = self._index.docs(SCOPE), self._known[0]
+        return changed
 
     def _copies(self, contents: Contents, stored: dict[str, Entry]) -> list[str]:
         """A sentence for each line that has the id of another one and another text."""
@@ -245,78 +211,84 @@ class Syncing:
             if line.entry.text != stored[id].text and any(other.entry.text == stored[id].text for _, other in places)
         ]
 
-    def _carry_out(self, plan: SyncPlan, told: list[str]) -> list[int]:
-        """Write the pages; the changes that stand in the files now."""
-        failed: set[str] = set()
-        pages: dict[str, list[Put | Drop]] = {}
-        for put in plan.puts:
-            pages.setdefault(put.entry.page, []).append(put)
-        for drop in plan.drops:
-            if not drop.moved:
-                pages.setdefault(drop.page, []).append(drop)
-        self._write(pages, failed, told)
-        later: dict[str, list[Put | Drop]] = {}
-        for drop in plan.drops:
-            if drop.moved and drop.id not in failed:
-                later.setdefault(drop.page, []).append(drop)
-        self._write(later, failed, told)
-        return [seq for id, seqs in plan.seqs.items() if id not in failed for seq in seqs]
+    @contextmanager
+    def writing(
+        self, changes: Sequence[Change], log: Callable[[], None] = lambda: None
+    ) -> Iterator[Callable[[], None]]:
+        """What the block gets writes the pages as the changes leave them, and then the log; the pages are as before
+        when the block fails. Raises FolderError, and StaleChange for a line that says something else by now."""
+        edits = self._edits(changes)
+        if not edits:
+            yield log
+            return
+        with self._folder.changing({name: partial(_edit, lines) for name, lines in edits.items()}) as write:
 
-    def _write(self, pages: dict[str, list[Put | Drop]], failed: set[str], told: list[str]) -> None:
-        for name, edits in pages.items():
-            edit = _Edit(edits)
-            try:
-                self._folder.change(name, edit)
-                failed |= edit.refused
-            except PageFull as error:
-                told.append(f"{error} What is new waits until then.")
-                failed |= {_id(one) for one in edits if isinstance(one, Put)}
-                drops: list[Put | Drop] = [one for one in edits if isinstance(one, Drop)]
-                if drops:
-                    self._write({name: drops}, failed, told)
-            except FolderError as error:
-                failed |= {_id(one) for one in edits}
-                told.append(f"{error} What is new waits until it can be written there.")
+            def written() -> None:
+                self._pages, self._seen = {**self._pages, **write()}, None
+                log()
 
+            yield written
 
-class _Edit:
-    """The edits of one page, on the page as it is when it is written."""
-
-    def __init__(self, edits: Sequence[Put | Drop]) -> None:
-        self.refused: set[str] = set()
-        """Those whose line the user has changed since it was looked at."""
-        self._edits = edits
-
-    def __call__(self, page: MemoryPage) -> MemoryPage:
-        self.refused = set()
-        texts = {line.entry.id: line.entry.text for line in page.entries}
-        edits: dict[str, Entry | None] = {}
-        for edit in self._edits:
-            text = texts.get(_id(edit))
-            if text is not None and text not in edit.known:
-                self.refused.add(_id(edit))
-            else:
-                edits[_id(edit)] = None if isinstance(edit, Drop) else edit.entry
-        return page.edited(edits)
+    def _edits(self, changes: Sequence[Change]) -> dict[str, dict[str, _LineEdit]]:
+        """By page and id. Raises FolderError where nothing is to be written now."""
+        of: dict[str, list[Change]] = defaultdict(list)
+        for change in changes:
+            of[change.after.id].append(change)
+        places: dict[str, set[str]] = defaultdict(set)
+        for name, page in self._pages.items():
+            for line in page.entries:
+                if line.entry.id in of:
+                    places[line.entry.id].add(name)
+        edits: dict[str, dict[str, _LineEdit]] = defaultdict(dict)
+        for id, its in of.items():
+            versions = [its[0].before, *(change.after for change in its)]
+            live = [version for version in versions if version is not None and version.status is Status.LIVE]
+            was, will = _with_line(versions[0]), _with_line(versions[-1])
+            stayed = len(live) == len(versions)
+            if not live or (stayed and was is not None and will is not None and _is_written(was, will)):
+                continue
+            texts = frozenset(version.text for version in live)
+            for name in {*places[id], *([was.page] if was else []), *([will.page] if will else [])}:
+                if why := self._closed.get("") or (will and name == will.page and self._closed.get(name)):
+                    raise FolderError(why)
+                is_there = stayed and name in (places[id] or {was.page if was else ""})
+                edits[name][id] = _LineEdit(will if will and name == will.page else None, texts, its[0], is_there)
+        return edits
 
 
-def _unreadable(contents: Contents) -> Callable[[str], bool]:
-    """Whether a page may be there and could not be read: it has a problem, or a folder above it has one."""
-    blocked = [problem.path for problem in contents.problems]
+class _LineEdit(Struct, frozen=True):
+    """What becomes of a line."""
 
-    def asked(page: str) -> bool:
-        return page not in contents.pages and any(name in ("", page) or page.startswith(f"{name}/") for name in blocked)
+    entry: Entry | None
+    """None: it is taken out."""
+    known: frozenset[str]
+    """The texts that it may have."""
+    change: Change
+    is_there: bool
+    """Whether it has to be there."""
 
-    return asked
+
+def _with_line(entry: Entry | None) -> Entry | None:
+    """The entry, where it has a line."""
+    return entry if entry is not None and entry.status is Status.LIVE else None
+
+
+def _is_written(was: Entry, will: Entry) -> bool:
+    """Whether the line need not be changed; one that the user has edited is not for what stands in its comment."""
+    return was == will or (will.edited and (was.page, was.text, was.kind) == (will.page, will.text, will.kind))
+
+
+def _edit(edits: Mapping[str, _LineEdit], page: MemoryPage) -> MemoryPage:
+    texts = {line.entry.id: line.entry.text for line in page.entries}
+    for id, edit in edits.items():
+        if (texts[id] not in edit.known) if id in texts else edit.is_there:
+            raise StaleChange(edit.change)
+    return page.edited({id: edit.entry for id, edit in edits.items()})
 
 
 def _told(problem: UnusablePage) -> str:
     where = f"{problem.path}:{problem.line}" if problem.line else problem.path
     return f"{where}: {problem.sentence}" if where else problem.sentence
-
-
-def _id(edit: Put | Drop) -> str:
-    return edit.id if isinstance(edit, Drop) else edit.entry.id
 
 
 # The diary
@@ -334,24 +306,14 @@ _WORDS = {
 class Diary:
     """The log of one memory folder. `title` gives a conversation's title."""
 
-    def __init__(self, folder: Folder, ledger: ExtractionLedger, title: Callable[[str], str]) -> None:
+    def __init__(self, folder: Folder, title: Callable[[str], str]) -> None:
+        self.problems: tuple[str, ...] = ()
+        """What could not be written last, in a sentence."""
         self._folder = folder
-        self._ledger = ledger
         self._title = title
 
-    def written(self, changes: Sequence[Change]) -> list[str]:
-        """Log the extractions that made these changes; sentences about what could not be written."""
-        moments = {change.at for change in changes if change.act in (Act.NOTED, Act.PROPOSED, Act.CORRECTED)}
-        if not moments:
-            return []
-        told = []
-        for cell in reversed(self._ledger.cells(limit=EVERY)):
-            if cell.created in moments:
-                told += self.extraction(cell, [change for change in changes if change.at == cell.created])
-        return told
-
-    def extraction(self, cell: ExtractionRun, changes: Iterable[Change]) -> list[str]:
-        """Log one extraction; sentences about what could not be written. One that found nothing is not worth a line."""
+    def extraction(self, cell: ExtractionRun, changes: Iterable[Change]) -> None:
+        """Log one extraction. One that found nothing is not worth a line."""
         lines = [
             f"{_WORDS[change.act]}{' again' if change.act is Act.NOTED and change.before else ''}: "
             f"{_line(change.after.text)}"
@@ -360,14 +322,14 @@ class Diary:
         ]
         lines += [f"Refused: {_line(text)} ({_line(reason)})" for text, reason in json.loads(cell.refused or "[]")]
         if not lines:
-            return []
+            return
         when = datetime.fromtimestamp(cell.created)
         heading = f"{when:%H:%M} {_line(self._title(cell.conversation))} ({cell.conversation[:8]})"
+        self.problems = ()
         try:
             self._folder.add_to_log(f"{when:%Y-%m-%d}", cell.id, lines, heading)
         except FolderError as error:
-            return [f"The log of {when:%Y-%m-%d} was not written: {error}"]
-        return []
+            self.problems = (f"The log of {when:%Y-%m-%d} was not written: {error}",)
 
 
 def _line(text: str) -> str:

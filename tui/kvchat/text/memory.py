@@ -69,6 +69,7 @@ _REFUSALS: dict[str, str] = {
     "with_address": "it has an address in it",
     "own_line": "what it corrects is your own line",
     "procedure": "a procedure, in the model's words",
+    "unwritten": "its page could not be written",
 }
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import DecodeError, Struct, field
+from msgspec.json import decode, encode
 
 from kvchat.memory.entry import PROFILE
 from kvchat.paths import original_of, reason, sync_folder
@@ -118,11 +120,9 @@ def stamp(path: Path) -> Stamp | None:
         return None
 
 
-def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
-    """Put `data` in the place of `path`, if it is `still` what it was at the last moment; whether it was. Raises
-    OSError."""
+def stage(path: Path, data: bytes) -> Path:
+    """A new private file beside `path` that holds `data`, on the disk, to be renamed to it. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".kvchat-", suffix=".tmp")
-    temporary: Path | None = Path(name)
     try:
         try:
             left = memoryview(data)
@@ -131,16 +131,60 @@ def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
             os.fsync(handle)
         finally:
             os.close(handle)
-        if not still():
-            return False
-        Path(name).replace(path)
-        temporary = None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-    sync_folder(path.parent)
-    return True
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    return Path(name)
+
+
+def keep(path: Path) -> Path | None:
+    """A second name for a file, which takes no room and keeps it when another one comes in its place; None: this file
+    system has none."""
+    kept = path.with_name(f".kvchat-{secrets.token_hex(4)}.tmp")
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except OSError:
+        return None
+    return kept
+
+
+# Several files at once
+
+
+NOTE = ".kvchat-renames"
+"""Holds, while more than one file is renamed, which ones: what a crash cuts off there is completed."""
+
+
+class Rename(Struct, frozen=True, array_like=True):
+    """A staged file, and the one beside it in whose place it comes."""
+
+    staged: str
+    """The name of the file alone."""
+    name: str
+    """Relative to the folder."""
+    stamp: Stamp | None
+    """The file's, before; None: there was none."""
+
+
+def note_renames(root: Path, renames: Sequence[Rename]) -> None:
+    """Write the note. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(root / NOTE, flags, 0o600), "wb") as file:
+        file.write(encode(renames))
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(root)
+
+
+def read_renames(root: Path) -> list[Rename]:
+    """What the note says; nothing where there is none, or where it was cut off: then nothing was renamed yet."""
+    with contextlib.suppress(OSError, DecodeError):
+        handle = os.open(root / NOTE, _OPEN)
+        with os.fdopen(handle, "rb") as file:
+            renames = decode(file.read(LARGEST), type=list[Rename])
+        return [rename for rename in renames if _TEMPORARY.fullmatch(rename.staged)]
+    return []
 
 
 def clean(folder: Path) -> None:

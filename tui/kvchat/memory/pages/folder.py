@@ -1,21 +1,21 @@
-"""The folder of the memory's Markdown files: read when they changed, and changed one page at a time; and its diary,
+"""The folder of the memory's Markdown files: read when they changed, and changed a few pages at once; and its diary,
 which is only added to.
 
-A change applies to what is in the file when it is written, so that no edit is lost: a page is read again under the
-lock, and once more when it was saved meanwhile. What cannot be read is a problem, never a page without entries.
+A change applies to what is in the files when it is written, so that no edit is lost: a page is read again under the
+lock, and once more when it was saved meanwhile. Pages are changed together or not at all: all are staged before the
+first is renamed, and what a crash cuts off between two is completed. What cannot be read is a problem, never a page
+without entries.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -45,8 +45,24 @@ class FolderError(Exception):
     """Why a page cannot be changed; a sentence for the user."""
 
 
-class PageFull(FolderError):  # noqa: N818
-    """With the change, a page would have more than a page may have."""
+class _Draft(Struct):
+    """A file that is to be changed."""
+
+    name: str
+    path: Path
+    stamp: Stamp | None
+    before: bytes
+    after: bytes
+    staged: Path | None = None
+    """Holds `after`, until it is renamed."""
+    kept: Path | None = None
+    """Holds `before` from then on: on a full disk it could not be written any more."""
+    written: Stamp | None = None
+    """The file's, once that is done."""
+
+
+_Edit = Callable[[bytes, float], bytes]
+"""Makes the new content of a file, of the old one and its time."""
 
 
 class Contents(Struct, frozen=True):
@@ -74,16 +90,21 @@ class Folder:
         self._cache: dict[str, tuple[Stamp, MemoryPage | UnusablePage]] = {}
         self._ids: frozenset[str] = frozenset()
         self._was_there = False
+        self._turns = 0
 
     def read(self) -> Contents:
         """All pages. Files that did not change since the last time are not opened."""
         with self._mutex:
+            try:
+                self._complete()
+            except FolderError as error:
+                return Contents({}, (UnusablePage("", 0, str(error)),), False)
             contents = self._look()
-            ids = _ids(contents)
+            ids = _ids(contents.pages.values())
             if self._ids - ids and self._just_changed():
                 self._pause(SETTLE_SECONDS)
                 contents = self._look()
-                ids = _ids(contents)
+                ids = _ids(contents.pages.values())
             self._ids = ids
             return contents
 
@@ -95,33 +116,44 @@ class Folder:
             return str(error)
         return self._root.is_dir(), tuple(there.stamps.items()), tuple(there.problems)
 
-    def change(self, name: str, edit: Callable[[MemoryPage], MemoryPage]) -> MemoryPage:
-        """Change a page by `edit`, which gets it as it is and may be called again; the page as it is then. One that is
-        not there is empty. What is equal is not written. Raises FolderError."""
-        self._check(name)
-        before = after = MemoryPage.parse(name, "")
+    @contextmanager
+    def changing(
+        self, edits: Mapping[str, Callable[[MemoryPage], MemoryPage]]
+    ) -> Iterator[Callable[[], Mapping[str, MemoryPage]]]:
+        """Change pages, all or none, each by its edit, which gets it as it is and may be called again. A page that is
+        not there is empty; what is equal is not written. What the block gets writes them, and returns them as they are
+        then; they are put back when the block fails after that. Raises FolderError."""
+        before, after = dict[str, MemoryPage](), dict[str, MemoryPage]()
 
-        def edited(data: bytes, when: float) -> bytes:
-            nonlocal before, after
-            before = MemoryPage.parse(name, _text(data), when)
-            after = edit(before)
-            return data if after.text == before.text else after.text.encode()
+        def editing(name: str, edit: Callable[[MemoryPage], MemoryPage]) -> _Edit:
+            def edited(data: bytes, when: float) -> bytes:
+                before[name] = MemoryPage.parse(name, _text(data), when)
+                after[name] = edit(before[name])
+                return data if after[name].text == before[name].text else after[name].text.encode()
 
-        with self._changing(name):
-            self._rewrite(name, edited)
-            self._ids -= {line.entry.id for line in before.entries} - {line.entry.id for line in after.entries}
-        return after
+            return edited
+
+        for name in edits:
+            self._check(name)
+        with self._changing({name: editing(name, edit) for name, edit in edits.items()}) as write:
+
+            def written() -> Mapping[str, MemoryPage]:
+                write()
+                self._ids -= _ids(before.values()) - _ids(after.values())
+                return after
+
+            yield written
 
     def add_to_log(self, day: str, id: str, lines: Sequence[str], heading: str) -> None:
         """Put a section into the diary of a day (`2026-11-22`), once for each id. Raises FolderError."""
         if not _DAY.fullmatch(day):
             raise FolderError(f"{day} is not a day, as 2026-11-22 is one.")
-        name = f"{LOG}/{day}.md"
-        with self._changing(name):
-            self._rewrite(
-                name,
-                lambda data, when: data if _has_section(data, id) else _with_section(data, day, id, lines, heading),
-            )
+
+        def edit(data: bytes, when: float) -> bytes:
+            return data if _has_section(data, id) else _with_section(data, day, id, lines, heading)
+
+        with self._changing({f"{LOG}/{day}.md": edit}) as write:
+            write()
 
     def close(self) -> None:
         """Let go of the lock's file."""
@@ -152,7 +184,7 @@ class Folder:
         for name, stamp in there.stamps.items():
             kept = self._cache.get(name)
             if kept is None or kept[0] != stamp:
-                with contextlib.suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):
                     cache[name] = stamp, self._page(name, stamp[2] / 1e9)
             else:
                 cache[name] = kept
@@ -177,34 +209,38 @@ class Folder:
             *((self._root / name).parent for name in self._cache),
             *(self._root / name for name in files.FOLDERS),
         }:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 times.append(name.stat().st_mtime)
         return any(abs(now - then) < FRESH_SECONDS for then in times)
 
     # Writing
 
     @contextmanager
-    def _changing(self, name: str) -> Iterator[None]:
-        """No other thread and no other kvchat changes files; what goes wrong is a FolderError."""
-        path = self._root / name
-        with self._mutex:
-            try:
+    def _changing(self, edits: Mapping[str, _Edit]) -> Iterator[Callable[[], None]]:
+        """As `changing`, for any files of the folder. No other thread and no other kvchat changes files meanwhile."""
+        drafts: list[_Draft] = []
+        with self._mutex, ExitStack() as held:
+            first = self._root / next(iter(edits), PROFILE)
+            with _trouble(first):
                 if not self._root.is_dir() and self._known():
                     raise FolderError(
                         f"The memory folder {self._root} is not there any more. Put it back, or make it "
                         "anew to begin with an empty memory."
                     )
-                with self._locked():
-                    yield
-            except (PageProblem, Unusable) as problem:
-                where = f"{path}:{problem.line}" if isinstance(problem, PageProblem) and problem.line else f"{path}"
-                raise FolderError(f"{where}: {problem} Until then it is left alone.") from problem
-            except StoreUnavailable as error:
-                raise FolderError(str(error)) from error
-            except paths.PathError as error:
-                raise FolderError(_not_made(path.parent, error)) from error
-            except OSError as error:
-                raise FolderError(_not_written(path, error)) from error
+                held.enter_context(self._locked())
+                drafts += self._drafts(edits)
+                if drafts:
+                    paths.folder(self._root)
+                    self._is_there()
+                    held.enter_context(self._turn())
+            try:
+                self._stage(drafts)
+                yield lambda: self._write(edits, drafts)
+            except BaseException:
+                _put_back(drafts)
+                raise
+            finally:
+                _drop(drafts)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -219,35 +255,111 @@ class Folder:
                     f"{paths.reason(error)}. Make it writable."
                 ) from error
         with self._lock.held():
+            self._complete()
             if begins and self._root.is_dir():
-                files.clean(self._root)
+                with self._turn():
+                    files.clean(self._root)
             yield
 
-    def _rewrite(self, name: str, edit: Callable[[bytes, float], bytes]) -> None:
-        """Replace a file by what `edit` makes of it, from its content and time, and again if it is saved meanwhile."""
-        path = self._root / name
-        self._no_links(path.parent)
-        for _ in range(TRIES):
-            stamp = files.stamp(path)
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """No kvchat on another store changes files meanwhile."""
+        with nullcontext() if self._turns else turn(self._root):
+            self._turns += 1
             try:
-                before = files.read(path) if stamp is not None else b""
-            except FileNotFoundError:
-                continue
-            after = edit(before, stamp[2] / 1e9 if stamp is not None else time.time())
-            if after == before:
+                yield
+            finally:
+                self._turns -= 1
+
+    def _drafts(self, edits: Mapping[str, _Edit]) -> list[_Draft]:
+        """What is to be written, as the files are now."""
+        drafts = []
+        for name, edit in edits.items():
+            path = self._root / name
+            with _trouble(path):
+                self._no_links(path.parent)
+                stamp, before = files.stamp(path), b""
+                try:
+                    before = files.read(path) if stamp is not None else b""
+                except FileNotFoundError:
+                    stamp = None
+                after = edit(before, stamp[2] / 1e9 if stamp is not None else time.time())
+                if after == before:
+                    continue
+                if stamp is not None and not path.lstat().st_mode & stat.S_IWUSR:
+                    raise FolderError(f"{path} is read-only (chmod u+w makes it writable).")
+                if len(after) > files.LARGEST:
+                    raise FolderError(
+                        f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another page."
+                    )
+                drafts.append(_Draft(name, path, stamp, before, after))
+        return drafts
+
+    def _stage(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            with _trouble(draft.path):
+                paths.folder(draft.path.parent)
+                draft.staged = files.stage(draft.path, draft.after)
+
+    def _write(self, edits: Mapping[str, _Edit], drafts: list[_Draft]) -> None:
+        """Rename what is staged; where a file was saved meanwhile, all is made anew of what it says now."""
+        for _ in range(TRIES):
+            if self._rename(drafts):
                 return
-            if stamp is not None and not path.lstat().st_mode & stat.S_IWUSR:
-                raise FolderError(f"{path} is read-only (chmod u+w makes it writable).")
-            if len(after) > files.LARGEST:
-                raise PageFull(
-                    f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another page."
-                )
-            paths.folder(path.parent)
-            self._is_there()
-            with turn(self._root):
-                if files.replace(path, after, partial(_is_still, path, stamp)):
-                    return
-        raise FolderError(f"{path} is being saved by another program all the time. Close it there.")
+            _drop(drafts)
+            drafts[:] = self._drafts(edits)
+            self._stage(drafts)
+        raise FolderError(f"{drafts[0].path} is being saved by another program all the time. Close it there.")
+
+    def _rename(self, drafts: Sequence[_Draft]) -> bool:
+        """Whether all files were still what they had been."""
+        if not all(files.stamp(draft.path) == draft.stamp for draft in drafts):
+            return False
+        note = self._root / files.NOTE
+        try:
+            for draft in drafts:
+                draft.kept = files.keep(draft.path) if draft.stamp is not None else None
+            if len(drafts) > 1:
+                with _trouble(note):
+                    files.note_renames(
+                        self._root,
+                        [
+                            files.Rename(draft.staged.name, draft.name, files.stamp(draft.path))
+                            for draft in drafts
+                            if draft.staged is not None
+                        ],
+                    )
+            if not all(_is_same(files.stamp(draft.path), draft.stamp) for draft in drafts):
+                return False
+            for draft in drafts:
+                assert draft.staged is not None
+                with _trouble(draft.path):
+                    draft.staged.replace(draft.path)
+                draft.staged, draft.written = None, files.stamp(draft.path)
+            for folder in {draft.path.parent for draft in drafts}:
+                paths.sync_folder(folder)
+            return True
+        finally:
+            if len(drafts) > 1:
+                with suppress(OSError):
+                    note.unlink()
+
+    def _complete(self) -> None:
+        """Rename what a kvchat that was killed had begun to rename. Raises FolderError."""
+        note = self._root / files.NOTE
+        if not note.exists():
+            return
+        with _trouble(note), self._turn():
+            for rename in files.read_renames(self._root):
+                path = self._root / rename.name
+                staged = path.with_name(rename.staged)
+                with suppress(FolderError):  # a note of somebody else's, with other names
+                    self._check(rename.name)
+                    self._no_links(path.parent)
+                    if staged.is_file() and files.stamp(path) == rename.stamp:
+                        staged.replace(path)
+                        paths.sync_folder(path.parent)
+            note.unlink(missing_ok=True)
 
     def _no_links(self, folder: Path) -> None:
         """Raises FolderError where a link leads out of the memory's folder."""
@@ -275,13 +387,13 @@ class Folder:
         if not self._was_there:
             self._was_there = True
             here = str(self._root).encode("utf-8", "surrogateescape")
-            with contextlib.suppress(OSError, paths.PathError):
+            with suppress(OSError, paths.PathError):
                 if not self._made.is_file() or self._made.read_bytes() != here:
                     paths.write_private(self._made, here)
 
     def _known(self) -> bool:
         if not self._was_there:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 here = str(self._root).encode("utf-8", "surrogateescape")
                 self._was_there = self._made.is_file() and self._made.read_bytes() == here
         return self._was_there
@@ -302,12 +414,50 @@ def _text(data: bytes) -> str:
     return text
 
 
-def _ids(contents: Contents) -> frozenset[str]:
-    return frozenset(line.entry.id for page in contents.pages.values() for line in page.entries)
+def _ids(pages: Iterable[MemoryPage]) -> frozenset[str]:
+    return frozenset(line.entry.id for page in pages for line in page.entries)
 
 
-def _is_still(path: Path, stamp: Stamp | None) -> bool:
-    return files.stamp(path) == stamp
+def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
+    """Whether a file has not been saved; to give it a second name changes the last of its times."""
+    return (one and one[:3]) == (other and other[:3])
+
+
+def _put_back(drafts: Iterable[_Draft]) -> None:
+    """Give the files that were written their old content, but for those that somebody has saved since."""
+    for draft in drafts:
+        with suppress(OSError):
+            if draft.written is None or files.stamp(draft.path) != draft.written:
+                continue
+            if draft.stamp is None:
+                draft.path.unlink()
+            else:
+                (draft.kept or files.stage(draft.path, draft.before)).replace(draft.path)
+
+
+def _drop(drafts: Iterable[_Draft]) -> None:
+    for draft in drafts:
+        for path in (draft.staged, draft.kept):
+            if path is not None:
+                with suppress(OSError):
+                    path.unlink()
+        draft.staged = draft.kept = None
+
+
+@contextmanager
+def _trouble(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with a file into a FolderError."""
+    try:
+        yield
+    except (PageProblem, Unusable) as problem:
+        where = f"{path}:{problem.line}" if isinstance(problem, PageProblem) and problem.line else f"{path}"
+        raise FolderError(f"{where}: {problem} Until then it is left alone.") from problem
+    except StoreUnavailable as error:
+        raise FolderError(str(error)) from error
+    except paths.PathError as error:
+        raise FolderError(_not_made(path.parent, error)) from error
+    except OSError as error:
+        raise FolderError(_not_written(path, error)) from error
 
 
 def _not_made(folder: Path, error: paths.PathError) -> str:
