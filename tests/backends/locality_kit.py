@@ -25,12 +25,12 @@ def resolving(*rounds: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:
 def greedy(dialect: type[HttpBackend], endpoint: Endpoint, **given: Any) -> HttpBackend:
     """A backend of `dialect` whose server says that it takes every local extra."""
 
-    async def described(self: HttpBackend) -> ServerInfo:
+    async def describe(self: HttpBackend) -> ServerInfo:
         return replace(self.info, model="m", takes_local_extras=True, context_size=4096)
 
     async def alone(_: HttpBackend) -> bool:
         return False
 
-    own = {"described": described, "_has_replicas": alone}
+    own = {"describe": describe, "_has_replicas": alone}
     backend: HttpBackend = type("Greedy", (dialect,), own)(endpoint, **given)
     return backend

@@ -29,7 +29,7 @@ class First(HttpBackend):
 
     kind = ServerKind("first", "first", probes=("/first",), signs=(Sign("/first"),))
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         raise NotImplementedError
 
 
@@ -67,11 +67,11 @@ async def test_nothing_is_asked_twice_though_the_facts_stand_in_the_same_answers
 async def test_a_server_is_found_though_its_dialect_fails_to_describe_it(
     first: type[First], mishap: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def described(self: First) -> ServerInfo:
+    async def describe(self: First) -> ServerInfo:
         await self.get_json("/v1/models")
         raise mishap
 
-    monkeypatch.setattr(first, "described", described)
+    monkeypatch.setattr(first, "describe", describe)
     async with ToyServer(model="there") as server:
         server.on("/first", reply(200, {}))
         (found,) = await discover([server.port], within=LONG)
@@ -81,12 +81,12 @@ async def test_a_server_is_found_though_its_dialect_fails_to_describe_it(
 async def test_only_plain_gets_without_body_key_or_cookie_are_sent(
     first: type[First], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def described(self: First) -> ServerInfo:
+    async def describe(self: First) -> ServerInfo:
         async with Exchange(self._endpoint, "POST", "/api/show", body=b"{}") as exchange:
             await exchange.head()
         raise AssertionError("a POST was answered")
 
-    monkeypatch.setattr(first, "described", described)
+    monkeypatch.setattr(first, "describe", describe)
     async with ToyServer() as server, ToyServer("openai") as other:
         server.on("/first", reply(200, {}))
         await discover([server.port, other.port], within=LONG)

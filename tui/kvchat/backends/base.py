@@ -7,13 +7,13 @@ its connection breaks.
 
 In the order in which they are called:
 
-1. `identify`, `described`: who the server is, with its models. `listing`, `get_json` and `ask` fetch.
+1. `identify`, `describe`: who the server is, with its models. `listing`, `get_json` and `ask` fetch.
 2. `chat`: one request for an answer; `_chat` is the loop of what is sent again at once.
-3. `prepared`, `body`: the turn as this server takes it, and its bytes: `head`, `wires`, `extras`.
+3. `prepare`, `body`: the turn as this server takes it, and its bytes: `head`, `wires`, `extras`.
 4. `_attempt`: one POST, next to a `Watchdog`. `_refusal` makes the error of a status.
 5. `_read`: the stream, into the reader that `answer` gave; it ends with `Answer.ended`.
 
-A dialect overrides `described`, `prepared`, `path`, `around`, `extras` and `answer`, as far as its server differs.
+A dialect overrides `describe`, `prepare`, `path`, `around`, `extras` and `answer`, as far as its server differs.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class HttpBackend:
     """A server of the OpenAI chat family, of any kind.
 
     Most of what kinds differ in is in their row (`kind`). A class says what no row can: what else a server tells
-    (`described`), what goes around the messages (`head`), the shape of a request or of an answer.
+    (`describe`), what goes around the messages (`head`), the shape of a request or of an answer.
     """
 
     kind: ClassVar[ServerKind] = KINDS[OPENAI]
@@ -250,7 +250,7 @@ class HttpBackend:
             local = self._info.takes_local_extras and not self._endpoint.is_cloud
             self._info = replace(self._info, host_class=place, takes_local_extras=local)
         try:
-            described = await self.described()
+            described = await self.describe()
         except PayloadError as error:
             raise errors.protocol(self.url, error) from None
         finally:
@@ -263,7 +263,7 @@ class HttpBackend:
         )
         return self._info
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         """`info` with what the server says of itself now: its models, and what is where its kind tells it. Raises
         BackendError, PayloadError."""
         kind, models = self.kind, await self.listed()
@@ -383,7 +383,7 @@ class HttpBackend:
         """Where the request goes."""
         return self.chat_path
 
-    async def prepared(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
+    async def prepare(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
         """`turn` as it is sent, with what has to be asked for first. Raises BackendError."""
         return turn
 
@@ -419,7 +419,7 @@ class HttpBackend:
         while True:
             try:
                 if not body:
-                    turn = await self.prepared(turn, emit)
+                    turn = await self.prepare(turn, emit)
                     body = self._sendable(turn)
                     emit(Posted(body_sha256(body)))
                 return await self._attempt(turn, body, emit, started)

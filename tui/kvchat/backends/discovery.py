@@ -378,7 +378,7 @@ class ServerVisit:
         )
         backend.visit = self
         try:
-            self._info = await backend.described()
+            self._info = await backend.describe()
         except BackendError as error:
             self._refused = error.trouble is Trouble.UNAUTHORIZED
         except PayloadError:

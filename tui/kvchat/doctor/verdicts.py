@@ -34,7 +34,7 @@ def verdicts(found: Examination) -> list[Verdict]:
     """Every finding, the problems first, what is fine last."""
     made = [_failed(found.failure)] if found.failure is not None else []
     if found.server is not None:
-        made += _Diagnosis(found, found.server).made()
+        made += _Diagnosis(found, found.server).verdicts()
     order = list(Severity)[::-1]
     return sorted(made, key=lambda verdict: order.index(verdict.severity))
 
@@ -63,7 +63,7 @@ class _Diagnosis:
         self._advisor = Advisor(info, found.unified)
         self._made: list[Verdict] = []
 
-    def made(self) -> list[Verdict]:
+    def verdicts(self) -> list[Verdict]:
         for look in (
             self._not_probed,
             self._reuse,

@@ -9,10 +9,10 @@ nothing but a chat request loads a model.
 
 In the order in which they are called:
 
-1. `identify`, `described`: who it is; `_learn` keeps its template, special tokens and state, `_of_router` the models.
+1. `identify`, `describe`: who it is; `_learn` keeps its template, special tokens and state, `_of_router` the models.
 2. `server_state`, `slot_counts`: which process answers, and what its slots hold.
 3. `prompt_text`, `tokens_of`: the prompt of a turn and its token ids, next to the request.
-4. `prepared`, `around`: a turn that goes out as token ids; `answer` reads it by `backends.completion`.
+4. `prepare`, `around`: a turn that goes out as token ids; `answer` reads it by `backends.completion`.
 5. `prefill`: a prompt that waits for no answer. `slot_file`, `erase_slot`, `probe_slot`: saved states.
 """
 
@@ -206,7 +206,7 @@ class LlamaCppBackend(HttpBackend):
     _routed: Model | None = None
     """The model in use on a router; None on a server with one model."""
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         self._pieces = None  # another model has other ids
         self._tags = {}
         self._routed = None
@@ -395,7 +395,7 @@ class LlamaCppBackend(HttpBackend):
 
     # -- a prompt of token ids
 
-    async def prepared(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
+    async def prepare(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
         """As of `HttpBackend`: with the prompt's ids, where it goes as such."""
         if turn.known is None:
             return turn

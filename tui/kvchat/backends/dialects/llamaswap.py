@@ -80,7 +80,7 @@ class LlamaSwapBackend(HttpBackend):
     _looked = False
     """Whether the model in use was looked at since it was loaded."""
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         running = await self._running()
         _, listing = await self.get_json(MODELS_PATH)
         listed = Models(tuple(_with_state(model, running) for model in models_in(listing).all))

@@ -37,7 +37,7 @@ _SPAN = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m(?:in)?)?(?:(\d{1,8})s?)?", re.
 class LMStudioBackend(ProgramBackend):
     kind = KINDS["lmstudio"]
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         listing, slots = await self._listed()
         chosen = Models(listing).chosen
         return replace(

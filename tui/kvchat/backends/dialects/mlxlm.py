@@ -37,7 +37,7 @@ class MlxLmBackend(OneTokenWarmUp):
     _started_with = ""
     """The model that goes by `default_model`, as the list names it."""
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         models = await self._models()
         if not any(_is_path(model.id) for model in models):
             # It does not say which one it was started with, and a list of those it found need not hold that one.

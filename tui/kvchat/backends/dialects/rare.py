@@ -138,8 +138,8 @@ DISK_PATH = "/v1/models/available"
 class JanBackend(ProgramBackend):
     kind = KINDS["jan"]
 
-    async def described(self) -> ServerInfo:
-        described = await super().described()
+    async def describe(self) -> ServerInfo:
+        described = await super().describe()
         running = tuple(_of_jan(model) for model in described.listing)
         chosen = Models(tuple(model for model in running if model.loaded)).chosen
         runs_llamacpp = chosen is not None and chosen.owner in LLAMACPP_OWNERS
@@ -239,8 +239,8 @@ class LlamafileBackend(OneTokenWarmUp):
         self._server = head.headers.get("server", "").strip().lower() if path == MODELS_PATH else self._server
         return head, found
 
-    async def described(self) -> ServerInfo:
-        described = await super().described()
+    async def describe(self) -> ServerInfo:
+        described = await super().describe()
         if not self._server.startswith(LLAMAFILER):
             return described
         unknown = tuple(name for name in described.unknown if name != "token counts")

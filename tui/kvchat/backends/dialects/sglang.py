@@ -21,8 +21,8 @@ from kvchat.text.servers import CACHED_TOKENS
 class SglangBackend(OneTokenWarmUp):
     kind = KINDS["sglang"]
 
-    async def described(self) -> ServerInfo:
-        described = await super().described()
+    async def describe(self) -> ServerInfo:
+        described = await super().describe()
         about = self.pages.get("/server_info", {})  # empty of an older server, a router, or one that is busy
         template = await template_here(self._info, text_at(about, "model_path") or "")
         described = replace(described, reasoning_option=reasoning_option_in(template), template=facts_of_text(template))

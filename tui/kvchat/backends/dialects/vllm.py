@@ -41,9 +41,9 @@ class VllmBackend(OneTokenWarmUp):
     _has_counters = True
     """False once the server's counters could not be read."""
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         self._lacks_details, self._has_counters = False, True
-        described = await super().described()
+        described = await super().describe()
         drops, option = await self._reasoning(described.model)
         return replace(described, reasoning_option=option, template=TemplateFacts(drops_reasoning=drops))
 

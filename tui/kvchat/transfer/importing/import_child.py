@@ -29,7 +29,7 @@ def main() -> None:
     gc.set_threshold(1_000_000)  # millions of values are no rubbish: to look through them again and again takes long
     last, number = 0.0, -1
 
-    def told(*, now: bool = False) -> None:
+    def report(*, now: bool = False) -> None:
         """Send how far it has come: each file before anything of it, which may be the end of this process."""
         nonlocal last, number
         if now or files.progress.number != number or time.monotonic() - last >= PROGRESS_INTERVAL_S:
@@ -37,16 +37,16 @@ def main() -> None:
             at = files.progress
             parent.put(frame(FrameKind.PROGRESS, [at.path, at.number, at.done, at.total, files.passed_over]))
 
-    files = Files([Path(os.fsdecode(bytes.fromhex(path))) for path in given["paths"]], given["passed"], told)
+    files = Files([Path(os.fsdecode(bytes.fromhex(path))) for path in given["paths"]], given["passed"], report)
     try:
         for item in files:
-            told()
+            report()
             for one in frames_of(item):
                 parent.put(one)
     except MemoryError:
         parent.put(frame(FrameKind.NO_MEMORY))
         return
-    told(now=True)
+    report(now=True)
     parent.put(frame(FrameKind.OVER))
 
 

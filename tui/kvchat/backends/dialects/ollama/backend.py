@@ -95,7 +95,7 @@ class OllamaBackend(HttpBackend):
         self._thoughtless: set[str] = set()
         """Models that refused to think."""
 
-    async def described(self) -> ServerInfo:
+    async def describe(self) -> ServerInfo:
         _, found = await self.get_json(self.kind.health_path)
         build = whole_characters(text_at(as_object(found, "a version"), "version") or "")
         _, listing = await self.get_json("/api/tags")
