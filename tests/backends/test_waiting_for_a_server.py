@@ -59,7 +59,7 @@ async def test_what_is_no_loading_is_posted_once_and_told(body: str, heard: Hear
         server.on_chat(reply(503, body.encode()))
         ended = await openai_at(server, hurried()).chat(a_turn(), heard)
     assert server.posts == 1 and ended.state is State.ERROR and ended.error is not None
-    assert ended.error.fault is Fault.UNAVAILABLE and ended.error.said
+    assert ended.error.fault is Fault.UNAVAILABLE and ended.error.server_words
 
 
 @pytest.mark.parametrize("status", [429, 503])
