@@ -265,13 +265,15 @@ async def test_a_typed_file_from_outside_shows_its_path_and_needs_a_y(drive: Dri
         assert attached(app) == [KEY]
 
 
-async def test_the_y_on_the_line_is_enough(drive: Drive) -> None:
+async def test_the_y_in_the_dialog_is_enough(drive: Drive) -> None:
     async with drive(size=(120, 30)) as app:
         await app.write("what is @~/.ssh/id_rsa for?")
         await shows(app, "needs your y")
-        await app.press("shift+f5", "y")
+        await app.press("shift+f5")
+        await app.opens("ContextScreen")
+        await app.press("y", "escape")
+        await app.closes()
         await app.until(lambda: "needs" not in line(app))
-        await app.press("escape")
         await sends(app)
         assert attached(app) == [KEY] and app.said[0] == "what is @~/.ssh/id_rsa for?"
 

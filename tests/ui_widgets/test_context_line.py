@@ -59,6 +59,17 @@ def memories(writing: Writing) -> Writing:
     return make
 
 
+def leave_out(composer: Composer, id: str) -> None:
+    """Leave out one item, or take it along again, as the dialog does."""
+    composer.context.toggle(next(item for item in composer.context.all if item.id == id))
+    composer.decided()
+
+
+def leave_all_out(composer: Composer) -> None:
+    composer.context.toggle_all()
+    composer.decided()
+
+
 async def rested(host: Any, composer: Composer, pilot: Any, text: str) -> None:
     """`text` was typed and the typing rests."""
     composer.type(text)
@@ -124,7 +135,7 @@ async def test_the_line_comes_and_goes_without_moving_anything(memories: Writing
         assert places() == before
 
 
-async def test_the_line_names_the_memories_and_the_key(memories: Writing) -> None:
+async def test_the_line_counts_the_memories_and_names_the_key(memories: Writing) -> None:
     host, composer = memories()
     composer.set_keys("^B")
     async with host.run_test(size=(100, 30)) as pilot:
@@ -132,7 +143,7 @@ async def test_the_line_names_the_memories_and_the_key(memories: Writing) -> Non
         composer.set_memories([UNITS, KILN], "my kiln")
         await pilot.pause()
         left, right = drawn(host, composer).strip("─ ").split(" ─", 1)
-        assert left == "◆ 2 memories: Prefers metric units. × · The kiln trips the breaker. ×"
+        assert left == "◆ 2 memories"
         assert right.strip("─ ") == "^B"
 
 
@@ -152,19 +163,19 @@ async def test_what_is_shown_stays_while_one_types_on(memories: Writing) -> None
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([KILN])
         await pilot.press(*" and the")
-        assert "1 memory: The kiln trips" in drawn(host, composer)
+        assert "◆ 1 memory ─" in drawn(host, composer)
 
 
-async def test_a_click_leaves_one_out_and_it_stays_out_until_the_message_is_sent(memories: Writing) -> None:
+async def test_one_that_is_left_out_stays_out_until_the_message_is_sent(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([UNITS, KILN])
         await pilot.pause()
-        await pilot.click(ContextLine, offset=(drawn(host, composer).index("Prefers") - 1 + 2, 0))
+        leave_out(composer, "m1")
         await pilot.pause()
         assert composer.memories == (KILN,)
-        assert "1 of 2 memories: The kiln trips" in drawn(host, composer)
+        assert "1 of 2 memories" in drawn(host, composer)
         await rested(host, composer, pilot, " units")
         composer.set_memories([DOG, UNITS])
         assert composer.memories == (DOG,)
@@ -177,16 +188,15 @@ async def test_a_click_leaves_one_out_and_it_stays_out_until_the_message_is_sent
         assert composer.memories == (UNITS,)
 
 
-async def test_the_key_pressed_twice_leaves_all_out_also_those_found_later(memories: Writing) -> None:
+async def test_all_that_is_left_out_is_also_what_is_found_later(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([UNITS, KILN])
-        assert composer.choose_context() and composer.choose_context()
+        leave_all_out(composer)
         await pilot.pause()
         assert "◇ no memories" in drawn(host, composer)
         await pilot.press("space", "x")
-        assert composer.text == "my kiln x", "the keys belong to the text again"
         await rest(composer)
         composer.set_memories([DOG])
         assert composer.memories == ()
@@ -194,63 +204,11 @@ async def test_the_key_pressed_twice_leaves_all_out_also_those_found_later(memor
         assert host.asked[0].recalls is False
 
 
-async def test_without_memories_the_key_is_nothing(memories: Writing) -> None:
-    host, composer = memories()
-    async with host.run_test() as pilot:
-        assert not composer.choose_context()
-        await pilot.press("a")
-        assert composer.text == "a"
-
-
-async def test_keys_choose_one_and_leave_it_out(memories: Writing) -> None:
-    host, composer = memories()
-    async with host.run_test() as pilot:
-        await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([UNITS, KILN, DOG])
-        composer.choose_context()
-        await pilot.press("right", "delete")
-        assert composer.memories == (UNITS, DOG)
-        await pilot.press("left", "left", "backspace", "backspace")
-        assert composer.memories == (UNITS, DOG)
-        await pilot.press("escape", "y")
-        assert composer.text == "my kilny"
-        await pilot.press("enter")
-        assert host.asked[0].without == {"m2"}
-
-
-async def test_typing_while_choosing_goes_into_the_text_in_its_order(memories: Writing) -> None:
-    host, composer = memories()
-    async with host.run_test() as pilot:
-        await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([KILN])
-        composer.choose_context()
-        await pilot.press(*"abc")
-        assert composer.text == "my kilnabc"
-        assert host.focused is composer.query_one("ComposerText")
-
-
-async def test_when_the_memories_go_while_one_chooses_the_keys_belong_to_the_text_again(memories: Writing) -> None:
-    host, composer = memories()
-    async with host.run_test() as pilot:
-        await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([KILN])
-        composer.choose_context()
-        await pilot.pause()
-        composer.set_memories([])
-        await pilot.pause()
-        await pilot.press("a")
-        assert composer.text == "my kilna"
-
-
 async def test_tab_never_stops_at_the_line(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([KILN])
-        await pilot.pause()
-        assert not any(isinstance(widget, ContextLine) for widget in host.screen.focus_chain)
-        composer.choose_context()
-        await pilot.press("escape")
         await pilot.pause()
         assert not any(isinstance(widget, ContextLine) for widget in host.screen.focus_chain)
 
@@ -275,8 +233,7 @@ async def test_another_conversation_begins_without_memories(memories: Writing) -
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([KILN])
-        composer.choose_context()
-        composer.choose_context()
+        leave_all_out(composer)
         composer.load("my dog", "other")
         assert composer.memories == ()
         await rest(composer)
@@ -294,15 +251,9 @@ async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> N
         composer.set_memories([entry(f"m{n}", text) for n, text in enumerate(texts)])
         line = composer.query_one(ContextLine)
         for width in (1, 5, 12, 20, 33, 57, 78, 118, 200):
-            for choosing in (False, True):
-                if choosing:
-                    composer.choose_context()
-                    await pilot.pause()
-                text = "".join(part.text for part in line._parts(width))
-                assert cell_len(text) == width, (width, text)
-                assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
-                if choosing:
-                    await pilot.press("escape")
+            text = "".join(part.text for part in line._parts(width))
+            assert cell_len(text) == width, (width, text)
+            assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
 
 
 # -- passages and files
@@ -319,7 +270,7 @@ def sent(host: Any) -> Question:
     return host.asked[-1]  # type: ignore[no-any-return]
 
 
-async def test_passages_are_named_by_file_and_lines_with_their_tokens(memories: Writing) -> None:
+async def test_passages_are_counted_with_their_tokens(memories: Writing) -> None:
     host, composer = memories()
     composer.count = lambda text: 100
     async with host.run_test(size=(120, 30)) as pilot:
@@ -327,9 +278,7 @@ async def test_passages_are_named_by_file_and_lines_with_their_tokens(memories: 
         composer.set_memories([KILN])
         await pilot.pause()
         line = drawn(host, composer).strip(" ─")
-        assert line == (
-            "◆ 1 memory · ▤ 2 passages ~200 tok: setup.md:12-40 × · lamp.md:3-9 × · The kiln trips the breaker. ×"
-        )
+        assert line == "◆ 1 memory · ▤ 2 passages ~200 tok"
 
 
 async def test_what_goes_is_what_is_shown_for_exactly_this_text(memories: Writing) -> None:
@@ -351,7 +300,7 @@ async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Wr
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot)
-        await pilot.click(ContextLine, offset=(drawn(host, composer).index("setup.md"), 0))
+        leave_out(composer, SETUP.ref)
         await pilot.pause()
         assert composer.passages == (LAMP,) and "1 of 2 passages" in drawn(host, composer)
         await found(host, composer, pilot, "s")
@@ -368,25 +317,26 @@ async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories:
     composer.set_keys("^B")
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot, taken=False)
-        assert "▤ 2 passages found: setup.md:12-40 + · lamp.md:3-9 +" in drawn(host, composer)
+        assert "▤ 2 passages found ─" in drawn(host, composer)
         assert "^B takes them" in drawn(host, composer) and composer.passages == ()
         await pilot.press("enter")
         assert sent(host).passages == ()
         await found(host, composer, pilot, taken=False)
-        assert composer.choose_context()
+        composer.context.take_all()
+        composer.decided()
         await pilot.pause()
         assert "▤ 2 passages ~" in drawn(host, composer) and composer.passages == (SETUP, LAMP)
         await pilot.press("enter")
         assert sent(host).passages == (SETUP.block, LAMP.block), "the keys belong to the text all the time"
 
 
-async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_is_only_offered(
+async def test_one_offered_passage_is_taken_and_what_is_found_later_is_only_offered(
     memories: Writing,
 ) -> None:
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot, taken=False)
-        await pilot.click(ContextLine, offset=(drawn(host, composer).index("lamp.md"), 0))
+        leave_out(composer, LAMP.ref)  # of what is offered: take it
         assert composer.passages == (LAMP,)
         await rested(host, composer, pilot, " oil")
         composer.set_passages([passage("oil.md"), LAMP], composer.text, composer.spans, taken=False)
@@ -396,12 +346,12 @@ async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_i
         assert again.picked(host.heard(Composer.Submitted)[-1].question) == (LAMP.block,)
 
 
-async def test_the_second_press_leaves_out_memories_and_passages_until_the_message_is_sent(memories: Writing) -> None:
+async def test_memories_and_passages_that_are_left_out_stay_out_until_the_message_is_sent(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot)
         composer.set_memories([KILN])
-        assert composer.choose_context() and composer.choose_context()
+        leave_all_out(composer)
         await pilot.pause()
         assert "◇ no memories · ▢ no passages" in drawn(host, composer)
         await pilot.press("x", "enter")
@@ -416,11 +366,34 @@ async def test_a_mentioned_file_is_shown_and_cannot_be_left_out_while_it_is_ment
         await rested(host, composer, pilot, "see @handbook/notes.txt")
         composer.set_passages([], composer.text, composer.spans, files=[NOTES])
         await pilot.pause()
-        assert "▥ 1 file ~" in drawn(host, composer) and ": notes.txt ─" in drawn(host, composer)
-        composer.choose_context()
-        await pilot.press("delete")
+        assert "▥ 1 file ~" in drawn(host, composer)
+        leave_out(composer, NOTES.ref)
+        leave_all_out(composer)
         await pilot.pause()
         assert "▥ 1 file ~" in drawn(host, composer)
+
+
+@pytest.mark.parametrize(
+    ("outside", "problems", "shown"),
+    [
+        ("/mnt/notes.txt", [], "! /mnt/notes.txt needs your y"),
+        ("/mnt/notes.txt", ["@x is gone"], "! /mnt/notes.txt needs your y (+1)"),
+        ("", ["@x is gone"], "! @x is gone"),
+        ("", ["@x is gone", "@y is gone"], "! @x is gone (+1)"),
+        ("/mnt/" + "long/" * 20 + "notes.txt", [], "/notes.txt needs your y"),
+    ],
+)
+async def test_the_first_problem_is_said_behind_the_counts_and_the_others_are_counted(
+    memories: Writing, outside: str, problems: list[str], shown: str
+) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await rested(host, composer, pilot, "see @handbook/notes.txt")
+        given = {NOTES.ref: outside} if outside else {}
+        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside=given, problems=problems)
+        await pilot.pause()
+        line = drawn(host, composer).strip(" ─")
+        assert line.startswith("▥ ") and line.endswith(shown)
 
 
 async def test_what_is_wrong_with_a_mention_is_said_on_the_line(memories: Writing) -> None:
@@ -449,21 +422,11 @@ async def test_a_long_search_is_told_at_the_end_of_the_line_until_something_is_f
         assert set(drawn(host, composer).strip()) == {"─"}
 
 
-async def test_enter_on_an_item_asks_to_see_it(memories: Writing) -> None:
-    host, composer = memories()
-    async with host.run_test() as pilot:
-        await found(host, composer, pilot)
-        composer.choose_context()
-        await pilot.press("right", "enter", "x")
-        assert [m.id for m in host.heard(Composer.Looked)] == [LAMP.ref]
-        assert composer.text == "the lampx", "the keys belong to the text again"
-
-
 async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await found(host, composer, pilot)
-        composer.leave_out({SETUP.ref}, {LAMP.ref})
+        leave_out(composer, SETUP.ref)
         await pilot.press("enter")
         one, taken = sent(host), host.heard(Composer.Submitted)[-1].question.taken
         composer.restore(one.draft, one.without, one.recalls, taken)
@@ -497,15 +460,10 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
                 outside={} if taken else {NOTES.ref: f"/灯台/{names[0]}/notes.txt"},
             )
             composer.set_memories([UNITS, KILN])
-            for choosing in (False, True):
-                if choosing:
-                    composer.choose_context()
-                for width in (0, 1, 5, 12, 20, 33, 57, 78, 118, 200):
-                    text = "".join(part.text for part in line._parts(width))
-                    assert cell_len(text) == width, (width, text)
-                    assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
-            await pilot.press("escape")
-            composer.leave_out((), ())
+            for width in (0, 1, 5, 12, 20, 33, 57, 78, 118, 200):
+                text = "".join(part.text for part in line._parts(width))
+                assert cell_len(text) == width, (width, text)
+                assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
 
 
 async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed_to(memories: Writing) -> None:
@@ -515,15 +473,16 @@ async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed
         await rested(host, composer, pilot, "see @~/notes.txt")
         composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
         await pilot.pause()
-        assert "▥ 0 of 1 file: /mnt/notes.txt needs your y ─" in drawn(host, composer)
+        assert "▥ 0 of 1 file · ! /mnt/notes.txt needs your y ─" in drawn(host, composer)
         await pilot.press("y", "backspace")
-        assert composer.context.agreed == set(), "while the text has the keys it is a letter"
+        assert composer.context.agreed == set(), "in the text it is a letter"
         await rest(composer)
         composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
-        composer.choose_context()
-        await pilot.press("delete", "space")
-        assert "y sends it" in drawn(host, composer) and composer.context.agreed == set()
-        await pilot.press("y", "escape")
+        leave_out(composer, NOTES.ref)
+        assert composer.context.agreed == set()
+        composer.context.agreed.add("/mnt/notes.txt")
+        composer.decided()
+        await pilot.pause()
         assert "▥ 1 file ~" in drawn(host, composer) and "needs" not in drawn(host, composer)
         composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/etc/notes.txt"})
         await pilot.pause()

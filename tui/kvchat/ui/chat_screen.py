@@ -509,10 +509,6 @@ class ChatScreen(Screen[None]):
     def _context_changed(self) -> None:
         self.context.show_attached()
 
-    @on(Composer.Looked)
-    def _looked(self, event: Composer.Looked) -> None:
-        self.context.look_at(event.id)
-
     @on(Composer.PathPasted)
     def _path_pasted(self, event: Composer.PathPasted) -> None:
         self.context.offer_to_attach(event)

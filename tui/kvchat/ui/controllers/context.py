@@ -67,10 +67,25 @@ class ContextController:
             # The profile comes first in the question; what belongs to the question itself is shown first.
             self._composer.set_memories([entry for recalled in reversed(found) for entry in recalled.entries], text)
 
-    def choose(self) -> None:
-        """Take the passages that are offered; go through what goes with the message; then leave all of it out."""
-        if not self._composer.choose_context():
+    @in_worker("dialog")
+    async def choose(self) -> None:
+        """Take the passages that are offered; else have the user choose, item by item, what goes with the message."""
+        from kvchat.ui.screens.context import ContextScreen
+
+        items = self._composer.context
+        if not items.all:
             self.workspace.say("Nothing extra goes with this message")
+        elif items.is_offer:
+            items.take_all()
+            self._composer.decided()
+        else:
+            await self.workspace.ask(
+                ContextScreen(
+                    items,
+                    lambda item: self._price(item.sent, item.tokens, item.is_image),
+                    self._composer.decided,
+                )
+            )
 
     @in_worker("retrieve", exclusive=True)
     async def _find(self, id: str, text: str, spans: Spans, editing: str | None) -> None:
@@ -137,25 +152,6 @@ class ContextController:
         prices, id = self.workspace.service.prices, self.workspace.conversation.id
         price = prices.estimate(id, "attach", text=sent, images=images)
         return f"{'at most ' if images else '~'}{cost_words(tokens, price.seconds)}"
-
-    @in_worker("dialog")
-    async def look_at(self, id: str) -> None:
-        """Show what goes with the message, item by item, as it is sent."""
-        from kvchat.ui.screens.context import ContextScreen
-
-        context = self._composer.context
-        every = context.all
-        at = next((place for place, item in enumerate(every) if item.id == id), None)
-        if at is None:
-            return
-        out = {item.id for item in every if context.is_out(item)}
-        left_out = await self.workspace.ask(
-            ContextScreen(
-                every, at, out, lambda item: self._price(item.sent, item.tokens, item.is_image), self._composer.agree
-            )
-        )
-        if left_out is not None:
-            self._composer.leave_out(left_out, {item.id for item in every} - left_out)
 
     # -- attaching
 

@@ -22,11 +22,11 @@ from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import size
-from kvchat.ui.bindings import bindings
+from kvchat.ui.bindings import binding, bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, joined, removed_words, shown
-from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
+from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item
 from kvchat.ui.widgets.composer.context_line import GLYPHS
 from kvchat.ui.widgets.composer.mentions import is_folder, on_disk
 
@@ -38,8 +38,9 @@ MOST = 40_000
 _WORDS = {MEMORY: "Memory", FILE: "File", PASSAGE: "Passage"}
 
 
-class ContextScreen(Modal[frozenset[str]]):
-    """Shows the items one by one. The result is the ids of those that are left out."""
+class ContextScreen(Modal[None]):
+    """Shows the items one by one, and has them left out, taken along or agreed to; the first that needs a yes is in
+    front."""
 
     DEFAULT_CSS = """
     ContextScreen {
@@ -48,24 +49,16 @@ class ContextScreen(Modal[frozenset[str]]):
         & VerticalScroll:focus { background-tint: transparent; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("context")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("context"), binding("memories", "none")]
 
-    def __init__(
-        self,
-        items: Sequence[Item],
-        at: int,
-        out: Iterable[str],
-        price: Callable[[Item], str],
-        agree: Callable[[str], None],
-    ) -> None:
-        """`price`: the prefill of an item, in words; empty: not known. `agree` takes the user's consent to a file from
-        outside, by its real path."""
+    def __init__(self, context: ContextItems, price: Callable[[Item], str], decided: Callable[[], None]) -> None:
+        """`price`: the prefill of an item, in words; empty: not known. `decided` is called after each change."""
         super().__init__()
-        self._items = items
-        self._at = at
-        self._out = set(out)
+        self._goes = context
+        self._items = context.all
+        self._at = next((at for at, item in enumerate(self._items) if context.needs_yes(item)), 0)
         self._price = price
-        self._agree = agree
+        self._decided = decided
 
     def body(self) -> Iterable[Widget]:
         with VerticalScroll():
@@ -88,10 +81,12 @@ class ContextScreen(Modal[frozenset[str]]):
     def _tell(self) -> None:
         item, many = self._items[self._at], len(self._items)
         place = f"   {self._at + 1} of {many}" if many > 1 else ""
-        frame, out = self.query_one("#frame"), item.id in self._out
+        frame, out = self.query_one("#frame"), self._goes.is_out(item)
         frame.border_title = content(_WORDS[item.kind], (place, MUTED))
         hints: list[Hint] = [("↑↓", "scroll"), ("dialog.close", "close")]
         if many > 1:
+            some = any(self._goes.kept(kind) for kind in (MEMORY, PASSAGE))
+            hints.insert(1, ("memories", "none" if some else "all"))
             hints.insert(0, ("context.previous context.next", "next"))
         if not item.is_fixed:
             hints.insert(0, ("context.leave_out", "take along" if out else "leave out"))
@@ -107,7 +102,7 @@ class ContextScreen(Modal[frozenset[str]]):
             state = "goes with the message as long as it is mentioned"
         elif out:
             state = ("left out", BAD)
-        lines = [content((f"{GLYPHS[item.kind]} ", ACCENT), (one_line(item.title or item.label, 300), STRONG))]
+        lines = [content((f"{GLYPHS[item.kind]} ", ACCENT), (one_line(item.title, 300), STRONG))]
         if item.head:
             lines.append(content((one_line(item.head, 300), MUTED)))
         price = self._price(item)
@@ -118,26 +113,27 @@ class ContextScreen(Modal[frozenset[str]]):
 
     def action_leave_out(self) -> None:
         """Leave the item out, or take it along again."""
-        item = self._items[self._at]
-        if not item.is_fixed:
-            self._out ^= {item.id}
-            self._tell()
+        self._goes.toggle(self._items[self._at])
+        self._tell()
+        self._decided()
 
     def action_agree(self) -> None:
         """Let a file from outside go with the message."""
         item = self._items[self._at]
-        if item.outside and item.id in self._out:
-            self._agree(item.outside)
-            self._out.discard(item.id)
+        if self._goes.needs_yes(item):
+            self._goes.agreed.add(item.outside)
             self._tell()
+            self._decided()
 
     def action_step(self, step: int) -> None:
         self._at = (self._at + step) % len(self._items)
         self._show()
 
-    def action_close(self) -> None:
-        """Give the keys of the items that are left out."""
-        self.finish(frozenset(self._out))
+    def action_none(self) -> None:
+        """Leave out all memories and passages, also those that would be found later, or take all along again."""
+        self._goes.toggle_all()
+        self._decided()
+        self.finish(None)
 
 
 ABOUT = "It goes with the message as it is now."

@@ -123,25 +123,15 @@ class Accompanied(Vertical):
             self._line.draw_anew()
 
     def set_keys(self, choose: str, complete: str = "Tab") -> None:
-        """The keys of `choose_context`, and of what makes a mention of pasted text, as the line shows them."""
+        """The key that chooses what goes with the message, and that which makes a mention of pasted text,
+        as the line shows them."""
         self._line.key_shown, self._line.complete_shown = choose, complete
         self._line.refresh()
 
-    def choose_context(self) -> bool:
-        """Take the passages that are offered; else choose by keys what goes with the message; the second time: nothing.
-        False: nothing goes with it."""
-        return self._line.choose()
-
-    def leave_out(self, out: Iterable[str], along: Iterable[str]) -> None:
-        """These items do not go with the message, those do."""
-        out, along = set(out), set(along)
-        for at, item in enumerate(self.context.all):
-            if item.id in (along if self.context.is_out(item) else out):
-                self._line.toggle(at)
-
-    def agree(self, path: str) -> None:
-        """The file from outside that is really at this path may go with the message."""
-        self._line.agree(path)
+    def decided(self) -> None:
+        """Something in `context` was left out, taken along or agreed to."""
+        self._line.draw_anew()
+        self.post_message(messages.ContextChanged())
 
     # Read by the app.
 
@@ -209,19 +199,3 @@ class Accompanied(Vertical):
         self._line.problems, self._line.pasted, self._line.nothing, self._line.searching = (), (), "", False
         self._line.draw_anew()
         self.post_message(messages.ContextChanged())
-
-    # What the line tells.
-
-    def on_context_line_changed(self, event: ContextLine.Changed) -> None:
-        event.stop()
-        self.post_message(messages.ContextChanged())
-
-    def on_context_line_looked(self, event: ContextLine.Looked) -> None:
-        event.stop()
-        self.post_message(messages.Looked(event.id))
-
-    def on_context_line_left(self, event: ContextLine.Left) -> None:
-        event.stop()
-        self.take_focus()
-        if event.character:
-            self._area.type(event.character)

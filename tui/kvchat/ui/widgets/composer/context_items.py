@@ -34,11 +34,9 @@ class Item(Struct, frozen=True):
     """`MEMORY`, `FILE` or `PASSAGE`."""
     id: str
     """A memory's id, a passage's or file's reference."""
-    label: str
-    """Its name in a few words, as it came from outside."""
     text: str
-    title: str = ""
-    """Its full name."""
+    title: str
+    """Its name: the page of a memory, the source of a passage or file."""
     head: str = ""
     """The headings above a passage; where a file from outside really is."""
     sent: str = ""
@@ -64,20 +62,17 @@ class Picked(Struct, frozen=True):
 
 
 def memory_item(entry: Entry) -> Item:
-    return Item(MEMORY, entry.id, entry.text, entry.text, entry.page)
+    return Item(MEMORY, entry.id, entry.text, entry.page)
 
 
 def passage_item(passage: Passage, count: Count, fixed: bool = False) -> Item:
-    """A passage, named by its file and place there without the folders."""
-    place = passage.place
-    label = replace(place, collection="", path=place.path.rpartition("/")[2]).title
-    return _counted(PASSAGE, passage.block, label, passage.title, passage.head, count, fixed)
+    """A passage, named by its file and place there."""
+    return _counted(PASSAGE, passage.block, passage.title, passage.head, count, fixed)
 
 
 def file_item(block: ContextBlock, count: Count, outside: str = "") -> Item:
-    """A file that is mentioned and goes as a whole; one from `outside` is named by where it really is."""
-    label = homely(outside) if outside else block.source.rpartition("/")[2]
-    item = replace(_counted(FILE, block, label, block.source, outside, count, True), outside=outside)
+    """A file that is mentioned and goes as a whole; of one from `outside` it is told where it really is."""
+    item = replace(_counted(FILE, block, block.source, outside, count, True), outside=outside)
     return replace(item, tokens=MOST_TOKENS, is_image=True) if block.kind == IMAGE else item
 
 
@@ -89,9 +84,9 @@ def homely(path: str) -> str:
         return path
 
 
-def _counted(kind: str, block: ContextBlock, label: str, title: str, head: str, count: Count, fixed: bool) -> Item:
+def _counted(kind: str, block: ContextBlock, title: str, head: str, count: Count, fixed: bool) -> Item:
     sent = rendered((block,), "")
-    return Item(kind, block.ref or block.source, label, block.text, title, head, sent, count(sent), fixed)
+    return Item(kind, block.ref or block.source, block.text, title, head, sent, count(sent), fixed)
 
 
 class ContextItems:

@@ -71,14 +71,6 @@ class ContextChanged(Message, namespace="composer"):
     """What goes with the message has changed: `passages` and `context` tell."""
 
 
-class Looked(Message, namespace="composer"):
-    """The user wants to see the item with this id, of those in `context`, as it is sent."""
-
-    def __init__(self, id: str) -> None:
-        super().__init__()
-        self.id = id
-
-
 class PathPasted(Message, namespace="composer"):
     """What was pasted may be the path of a file; `pasted` is its form in the text."""
 

@@ -76,7 +76,6 @@ class Composer(Completing):
     Rested: TypeAlias = messages.Rested
     Mentioning: TypeAlias = messages.Mentioning
     ContextChanged: TypeAlias = messages.ContextChanged
-    Looked: TypeAlias = messages.Looked
     PathPasted: TypeAlias = messages.PathPasted
     PasteRequested: TypeAlias = messages.PasteRequested
     Loaded: TypeAlias = messages.Loaded
