@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +118,9 @@ class Site:
 class ActsWalk:
     """Acts of one user on one server."""
 
+    tools: Sequence[str] | None = None
+    """Those of its conversations; None: the settings'."""
+
     def __init__(self, site: Site, folder: Path, seed: int, shape: Shape | None, *, ahead: bool = False) -> None:
         self.site, self.folder, self.shape, self.ahead = site, folder, shape, ahead
         self.chance = random.Random(seed)
@@ -134,8 +137,18 @@ class ActsWalk:
         if self.now:
             await self.play.service.conversations.open(self.now)
 
-    async def end(self) -> None:
-        await self._kvchat.aclose()
+    @asynccontextmanager
+    async def acting(self, acts: dict[str, int], count: int) -> AsyncIterator[None]:
+        """Start its server and do `count` acts; both end with the context."""
+        try:
+            await self.site.start()
+            await self.begin()
+            for _ in range(count):
+                await self.step(acts)
+            yield
+        finally:
+            await self._kvchat.aclose()
+            await self.site.stop()
 
     @asynccontextmanager
     async def kvchat(self) -> AsyncIterator[Play]:
@@ -181,7 +194,8 @@ class ActsWalk:
         await play.service.turns.send(self.now, Question(self.said()))
 
     async def new(self, play: Play) -> None:
-        self.now = (await play.service.new_conversations.create(self.chance.choice(self.systems), reuse=False)).id
+        system = self.chance.choice(self.systems)
+        self.now = (await play.service.new_conversations.create(system, tools=self.tools, reuse=False)).id
         self.talks.append(self.now)
         await self.append(play)
 
@@ -306,15 +320,8 @@ async def walked(
     `options`: of the server, as of `tiny_server`."""
     site = Site(model, shape, context, folder / "slots", **options or {})
     walk = ActsWalk(site, folder / "data", seed, shape if known else None)
-    try:
-        await site.start()
-        await walk.begin()
-        for _ in range(count):
-            await walk.step(acts)
+    async with walk.acting(acts, count):
         yield walk
-    finally:
-        await walk.end()
-        await site.stop()
 
 
 async def main() -> None:

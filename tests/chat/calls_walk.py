@@ -30,6 +30,7 @@ from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ChatTurn
 from kvchat.backends.engine.models import default_model
 from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.chat.question import Question
 from kvchat.chat.tools.files import ReadFile
 from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.prompt import offered_tools
@@ -75,6 +76,8 @@ class CallsTally(Tally):
 class CallsWalk(ActsWalk):
     """Acts of one user whose model calls a tool up to `MOST_CALLS` times in a turn."""
 
+    tools = ("files",)
+
     def __init__(self, site: Site, folder: Path, seed: int) -> None:
         super().__init__(site, folder, seed, None)
         self.tally = CallsTally()
@@ -87,20 +90,12 @@ class CallsWalk(ActsWalk):
             play.service.tools.give(["read_file"])
             yield play
 
-    async def new(self, play: Play) -> None:
-        system = self.chance.choice(self.systems)
-        self.now = (await play.service.new_conversations.create(system, tools=["files"], reuse=False)).id
-        self.talks.append(self.now)
-        await self.append(play)
-
     async def ask(self, play: Play) -> None:
         """As `kvchat ask` does: a kvchat for one question."""
         async with self.kvchat() as other:
             other.service.servers.links.is_brief = True
             system = self.chance.choice(self.systems)
-            id = (await other.service.new_conversations.create(system, tools=["files"], reuse=False)).id
-            from kvchat.chat.question import Question
-
+            id = (await other.service.new_conversations.create(system, tools=self.tools, reuse=False)).id
             await other.service.turns.send(id, Question(self.said()))
             await self.count(other, id, "ask")
         await self.append(play)
@@ -162,15 +157,8 @@ async def walked(
             (offered_tools, "DEFINITIONS", {**offered_tools.DEFINITIONS, "read_file": tool}),
         ):
             patched.enter_context(patch.object(what, name, new))
-        try:
-            await site.start()
-            await walk.begin()
-            for _ in range(count):
-                await walk.step(acts)
+        async with walk.acting(acts, count):
             yield walk
-        finally:
-            await walk.end()
-            await site.stop()
 
 
 async def main() -> None:
