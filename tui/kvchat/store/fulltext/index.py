@@ -35,14 +35,16 @@ INVISIBLE = "\u00ad\u034f\u200b\u2060-\u2064\ufeff"
 """Characters inside of words that are not seen or searched for, as in a set of a pattern: soft hyphens, zero-width
 spaces, joiners. Not those that part words in Persian or join them in Indian scripts."""
 _INVISIBLE = compiled_later(f"\u00ad\\r?\\n[ \\t]*+|[{INVISIBLE}]")
-LINE_END = "[-\u2010\u00ad]\\r?\\n[ \\t]*+"
+_HYPHEN, _BREAK = "[-\u2010\u00ad]", "\\r?\\n[ \\t]*+"
+LINE_END = f"{_HYPHEN}{_BREAK}"
 """Where a line's end cuts a word, as a pattern."""
-_CUT = compiled_later(f"(?<=[^\\W\\d_]){LINE_END}([^\\W\\d_]++)")
+_CUT = compiled_later(f"{_HYPHEN}(?<=[^\\W\\d_].){_BREAK}([^\\W\\d_]++)")
+"""It begins with a hyphen, not with what precedes that, as the next one with a digit: that is quick to find."""
 _LAST_LETTERS = compiled_later(r"[^\W\d_]+\Z")
 _LONGEST = 60
 """Letters of a word that are looked at in front of a line's end."""
 _NUMBER = compiled_later(r"\d(?<=[^\W\d_].)\d*+(?![^\W_])")
-"""The digits that a word ends in. The pattern begins with a digit, not with what precedes it: that is quick to find."""
+"""The digits that a word ends in."""
 
 _TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
 
