@@ -12,6 +12,7 @@ from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, medd
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.price import Act
 from kvchat.chat.cache import warm_up
+from kvchat.chat.cache.tracker import RECENT_S
 from kvchat.chat.turns import answer_run
 from kvchat.figures.accounting import NOISE
 from kvchat.figures.cause import Cause
@@ -136,7 +137,7 @@ async def test_a_price_looks_whether_the_server_was_started_again(
         asked = chat.questions(id)[-1].id
         warm = await chat.service.prices.exact(id, act, asked)
         assert warm.cause is None and warm.tokens is not None and warm.tokens < 100
-    monkeypatch.setattr("kvchat.chat.cache.tracker.RECENT_S", 0.0)
+    await asyncio.sleep(RECENT_S)
     assert not (await chat.service.prices.exact(id, act, asked)).exact, "nobody answers: it is not known"
     with served(models["dense"], port=port):
         price = await chat.service.prices.exact(id, act, asked)
@@ -348,6 +349,21 @@ async def test_the_prefill_after_a_restart_says_why_while_it_runs(
         )
         told(await chat.say(id), Cause.RESTARTED, "The server restarted")
         assert seen and {progress.cause for progress in seen} == {Cause.RESTARTED}
+
+
+@pytest.mark.parametrize("act", ["regenerate", "edit", "delete"])
+async def test_a_price_right_after_an_answer_knows_a_restart_between(
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, act: Act
+) -> None:
+    monkeypatch.setattr("kvchat.chat.cache.tracker.QUICK_S", 5.0)  # this machine may be busy
+    port = free_port()
+    with served(models["dense"], port=port):
+        chat = start(f"http://127.0.0.1:{port}")
+        id = await chat.begin()
+        await chat.turns(id, 2)
+    with served(models["dense"], port=port):
+        price = await chat.service.prices.exact(id, act, chat.questions(id)[-1].id)
+        assert price.cause is Cause.RESTARTED
 
 
 async def test_a_price_that_did_not_wait_is_right_the_next_time(

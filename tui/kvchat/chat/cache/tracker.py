@@ -66,8 +66,8 @@ NOBODY_FORESEES = frozenset(
     | {Cause.REPORTED_COLD}
 )
 """Causes that speak against no prediction."""
-RECENT_S = 5.0
-"""What a server said of itself this long ago still holds."""
+RECENT_S = 0.5
+"""What a server said of itself this long ago still holds: none is started again, its model loaded, in less."""
 QUICK_S = 0.1
 """A price waits no longer for a look at the server."""
 TEMPLATE_S = 2.0
