@@ -14,6 +14,7 @@ import pytest
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Role
 from kvchat.prompt.tools import INTERRUPTED
 from kvchat.prompt.tree import Tree
+from kvchat.transfer.formats import render
 from kvchat.transfer.importing.files import Files, FoundConversation
 from kvchat.transfer.importing.thread import ImportedMessage, Loss, Thread, call_of, result_of
 from kvchat.transfer.importing.tree import Grown, grown
@@ -470,3 +471,43 @@ def test_what_a_file_lacks_is_mended(rows: list[Any], roles: str, lost: int) -> 
     tip = made.source.tree.path(made.source.tree.tip(made.source.conversation.head or ""))[2:]
     assert " ".join(node.role for node in max(path, tip, key=len)) == roles
     assert made.losses[Loss.TOOL_RESULTS] == lost
+
+
+def fenced(body: str, source: str = "read_file") -> str:
+    return f'<context source="{source}">\n{body}\n</context>\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [
+        (fenced(ADA) + "\n", fenced(ADA) + "\n"),
+        (fenced(ADA).strip(), fenced(ADA) + "\n"),
+        (
+            fenced(ADA, "One, a page") + fenced(TURNS.strip(), "Two") + "\n",
+            fenced(ADA, "One, a page") + fenced(TURNS.strip(), "Two") + "\n",
+        ),
+        (fenced("") + "\n", fenced("") + "\n"),
+        (f"{fenced(ADA)}and more", fenced(f"{fenced(ADA)}and more".replace("<", "‹")) + "\n"),
+        (ADA, fenced(ADA) + "\n"),
+    ],
+    ids=["exported", "without its last lines", "two passages", "nothing in it", "words behind it", "another program's"],
+)
+def test_a_result_that_kvchat_exported_is_not_fenced_again(content: str, sent: str, tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "content": None, "tool_calls": calls("call_1")},
+        {"role": "tool", "tool_call_id": "call_1", "content": content},
+        {"role": "assistant", "content": ANSWER},
+    ]
+    made = made_of(written(tmp_path / "chat.json", {"messages": messages}))
+    [result] = [node for node in made.source.tree if node.role is Role.TOOL]
+    assert json.loads(result.wire)["content"] == sent
+
+
+def test_a_tool_loop_that_was_exported_comes_back_in_the_same_bytes(tmp_path: Path) -> None:
+    first = made_of(openai(tmp_path))
+    (tmp_path / "again.jsonl").write_text(render("jsonl", [first.source]), encoding="utf-8")
+    again = made_of(tmp_path / "again.jsonl")
+    paths = [one.source.tree.path(one.source.conversation.head)[1:] for one in (first, again)]
+    told = [[node.wire for node in path if INTERRUPTED not in node.wire.decode()] for path in paths]
+    assert told[1] == told[0] and len(told[0]) == 8

@@ -64,6 +64,7 @@ _COMPATIBLE = compiled_later(
     "\uff21-\uff3b\uff3d\uff3f\uff41-\uff5a\uff5c\U0001d400-\U0001d7ff\U0001f12b-\U0001f149\U0001fbf0-\U0001fbf9]"
 )
 
+_FENCED = compiled_later(rf'<{FENCE} source="(?P<source>[^"\n]*)">\n(?P<body>(?s:.)*?)\n</{FENCE}>\n*')
 _LINE_END = compiled_later("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # Letters and marks of the scripts in which joiners, and spaces without width, are spelling: Arabic, the Indic ones...
 _JOINED = (
@@ -203,6 +204,14 @@ def _attribute(source: str) -> str:
 
 
 _QUOTES = str.maketrans({'"': "'", "＂": "'", "<": "(", "＜": "(", "﹤": "(", ">": ")", "＞": ")", "﹥": ")"})
+
+
+def quoted(text: str, kind: str) -> list[ContextBlock]:
+    """The blocks of this kind that `rendered` gives `text` for, where it is nothing but fenced blocks; else none."""
+    found = list(_FENCED.finditer(text))
+    if "".join(match[0] for match in found).strip() != text.strip():
+        return []
+    return [ContextBlock(kind, match["source"], match["body"]) for match in found]
 
 
 def rendered(blocks: Sequence[ContextBlock], text: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.prompt.context import FILE, RESULT, ContextBlock, guarded
+from kvchat.prompt.context import FILE, RESULT, ContextBlock, guarded, quoted
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
@@ -307,7 +307,9 @@ class _Growth:
         )
         images, text = self._images(one)
         if one.role is Role.TOOL:
-            blocks = (ContextBlock(RESULT, one.calls[0].name, guarded(whole_characters(text))),) if text.strip() else ()
+            result = whole_characters(text)
+            made = quoted(result, RESULT) or [ContextBlock(RESULT, one.calls[0].name, guarded(result))]
+            blocks = tuple(made) if text.strip() else ()
             text = ""
         message = Message(
             one.role, whole_characters(text), (*images, *blocks), whole_characters(one.reasoning), calls=one.calls
