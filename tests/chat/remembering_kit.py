@@ -87,7 +87,7 @@ async def passed_over(service: ChatService) -> None:
             return pause
 
         service.jobs.start_due = looking  # type: ignore[method-assign]
-        service.jobs.stir()
+        service.jobs.wake()
         await looked.wait()
         service.jobs.start_due = look  # type: ignore[method-assign]
         await until(service, lambda: not service.jobs.at_work())

@@ -11,7 +11,7 @@ import pytest
 from remembering_kit import until
 
 from kvchat.chat.background import jobs
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
@@ -35,7 +35,7 @@ class Handler:
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         outcome, began = await self.jobs.in_lane(lane, lambda: self.act(job))
-        return outcome or Outcome(How.CALLED_OFF if began else How.BUSY)
+        return outcome or Outcome(JobResult.CALLED_OFF if began else JobResult.BUSY)
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
@@ -75,7 +75,7 @@ async def test_a_job_that_hangs_holds_up_no_other_server(working):
         if job.subject == "hangs":
             await asyncio.Event().wait()
         done.append(job.subject)
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async with working(act) as service:
         put(service, "hangs", "also here", "by itself")
@@ -94,7 +94,7 @@ async def test_answers_of_no_use_park_a_job_after_three_and_the_person_tries_aga
 
     async def act(job):
         tries.append(job.attempts)
-        return Outcome(How.USELESS, "no JSON") if len(tries) < 4 else Outcome(How.DONE)
+        return Outcome(JobResult.USELESS, "no JSON") if len(tries) < 4 else Outcome(JobResult.DONE)
 
     async with working(act) as service:
         put(service, "a")
@@ -114,7 +114,7 @@ async def test_a_job_that_fails_or_raises_is_tried_again_and_never_parked(workin
         tries.append(job.attempts)
         if len(tries) % 2:
             raise ValueError("something is wrong in here")
-        return Outcome(How.FAILED, "no answer") if len(tries) < 8 else Outcome(How.DONE)
+        return Outcome(JobResult.FAILED, "no answer") if len(tries) < 8 else Outcome(JobResult.DONE)
 
     async with working(act) as service:
         put(service, "a")
@@ -133,7 +133,7 @@ async def test_a_chat_ends_a_job_and_it_is_done_later_without_counting_as_a_try(
             await free.wait()
         finally:
             closed.append(job)
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async with working(act, {"a": lane}) as service:
         put(service, "a")
@@ -155,7 +155,7 @@ async def test_nothing_begins_before_it_is_due_or_its_server_has_rested(working)
 
     async def act(job):
         began.append(time.time())
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async with working(act, ready=lambda: quiet) as service:
         put(service, "at once")
@@ -171,7 +171,7 @@ async def test_two_kvchats_do_a_job_once(working):
     async def act(job):
         done.append(job.subject)
         await asyncio.sleep(0)
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async with working(act) as one, working(act) as other:
         put(one, *"abcdefgh")
@@ -187,7 +187,7 @@ async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(wor
 
     async def act(job):
         await hold.wait()
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async with working(act) as one, working(act) as other:
         claim = other.store.jobs.claim
@@ -203,7 +203,7 @@ async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(wor
         await until(one, one.jobs.at_work)
         other.begin_background()
         for _ in range(20):
-            other.jobs.stir()
+            other.jobs.wake()
             await asyncio.sleep(0.02)
         hold.set()
     assert 1 <= tried <= 3, f"the store was written to {tried} times for a job that another kvchat does"

@@ -210,11 +210,11 @@ async def test_with_no_rest_it_begins_when_nobody_types_all_the_same(tmp_path):
         await until(service, service.jobs.all)
         for _ in range(30):
             service.jobs.typed()
-            service.jobs.stir()
+            service.jobs.wake()
             await asyncio.sleep(0.01)
         assert not any(map(is_extraction, server.visits)), "it began while the person was typing"
         service.jobs.typed_at = 0.0  # the typing was long ago
-        service.jobs.stir()
+        service.jobs.wake()
         await until(service, lambda: not service.jobs.all())
         assert any(map(is_extraction, server.visits))
 

@@ -240,10 +240,10 @@ async def test_what_waited_is_done_by_the_next_run_and_switching_it_off_takes_it
             await until(service, lambda: len(service.jobs.all()) == 2)
         async with remembering(server.url, tmp_path, settings=ON, enabled=False) as service:
             await service.conversations.open(id)
-            service.jobs.stir()
+            service.jobs.wake()
             await until(service, lambda: title(service, id) == "Bees in Winter")
             service.take_settings(changed(service.settings, "titles.by_model", False))
-            service.jobs.stir()
+            service.jobs.wake()
             await until(service, lambda: not service.jobs.all())
             assert model.asked == 1 and title(service, other) == QUESTION
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
@@ -248,7 +248,7 @@ class Handler:
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         self.done.append(job.subject)
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async def retried(self, subject: str) -> None:
         raise AssertionError("nothing failed")
@@ -257,7 +257,7 @@ class Handler:
 async def test_jobs_are_done_by_whoever_registered_for_their_kind(ground: Ground) -> None:
     jobs, handler = Jobs(ground), Handler()
     jobs.register(handler)
-    ended: list[How] = []
+    ended: list[JobResult] = []
     jobs.observers.append(lambda job, how: ended.append(how))
     told: list[ServiceEvent] = []
     ground.events.subscribe(told.append)
@@ -266,7 +266,7 @@ async def test_jobs_are_done_by_whoever_registered_for_their_kind(ground: Ground
     await jobs.start_due()
     while not ended:
         await ground.writer.call(lambda: None)
-    assert handler.done == ["lamp"] and ended == [How.DONE] and JobsChanged() in told
+    assert handler.done == ["lamp"] and ended == [JobResult.DONE] and JobsChanged() in told
     assert [job.kind for job in jobs.all()] == ["of a later version"], "it waits for who can do it"
     await jobs.aclose()
 

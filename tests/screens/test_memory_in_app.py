@@ -318,7 +318,7 @@ async def test_every_key_puts_off_what_is_noted_by_itself_however_short_the_rest
             await app.press("y")
         assert server.posts == 1, "it began while the person was typing"
         app.service.jobs.typed_at = 0.0
-        app.service.jobs.stir()
+        app.service.jobs.wake()
         await shows(app, "memory: 1 noted, 1 to confirm (F5)")
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
 from kvchat.cache import Tokens
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.state_saver import StateSaver
@@ -247,14 +247,14 @@ class Trunks:
         try:
             trunk = await self.find(job.subject)
         except ChatError:
-            return Outcome(How.DONE)  # it was removed
+            return Outcome(JobResult.DONE)  # it was removed
         if self._link.lane is not lane or not lane.is_free:
-            return Outcome(How.BUSY)
+            return Outcome(JobResult.BUSY)
         try:
             found = await self.prefill(trunk)
         except ChatError as error:
-            return Outcome(How.FAILED, str(error))
-        return Outcome(How.DONE if found.done >= found.tokens else How.CALLED_OFF)
+            return Outcome(JobResult.FAILED, str(error))
+        return Outcome(JobResult.DONE if found.done >= found.tokens else JobResult.CALLED_OFF)
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""

@@ -1,7 +1,6 @@
-"""Tidying the memory when nobody asks anything: what says the same is merged, what is outdated corrected.
+"""Consolidation of the memory while every server rests: what says the same is merged, what is outdated corrected.
 
-It begins when every server has rested and never beside anything; it changes by small edits that can be
-undone, and never what a user wrote.
+Nothing else runs meanwhile. It changes by small edits that can be undone, and never what a user wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.background.workplace import Workplace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 CONSOLIDATION = "consolidation"
 CONSOLIDATED = "memory.tidied"
-"""The setting that holds the number of the last change that was tidied."""
+"""The setting that holds the number of the last change that was consolidated."""
 MOST_TOKENS = 1024
 _NEWS = frozenset({Act.NOTED, Act.ADDED, Act.EDITED, Act.ACCEPTED})
 
@@ -96,7 +95,7 @@ class Consolidation:
         id = self._core.conversations.looked_at
         conversation, link = self._core.conversations.loaded.get(id), self._workplace.of(id)
         if conversation is None or link is None or link.lane is not lane:
-            return Outcome(How.CALLED_OFF)
+            return Outcome(JobResult.CALLED_OFF)
         from kvchat.memory.learning.consolidation import duplicates
 
         pages, last = await self._memory.with_memories(self._fresh_pages)
@@ -106,11 +105,11 @@ class Consolidation:
                 await self._memory.with_memories(partial(_apply, changes))
         for entries in pages:
             outcome = await self._consolidated(link, conversation, entries)
-            if outcome.how is not How.DONE:
+            if outcome.result is not JobResult.DONE:
                 return outcome
         await self._core.writer.write(lambda: self._core.store.set_setting(CONSOLIDATED, str(last)))
         self._core.events.tell(MemoriesChanged())
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async def _consolidate_if_due(self) -> None:
         with suppress(ChatError):  # a memory that cannot be read is told by whoever needs it
@@ -145,7 +144,7 @@ class Consolidation:
 
         asked = request(entries)
         if asked is None:
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         messages, schema = asked
         now = self._core.timestamp()
         path: list[Node] = []
@@ -164,7 +163,7 @@ class Consolidation:
         if isinstance(answer, Outcome):
             return answer
         await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
 
 def _apply(changes: Sequence[Change], memories: Memories) -> int:

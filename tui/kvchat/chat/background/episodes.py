@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import How, Outcome
+from kvchat.chat.background.jobs import JobResult, Outcome
 from kvchat.chat.background.memory_pass import MemoryJob, MemoryPass
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import MemoriesChanged
@@ -59,11 +59,11 @@ class Episodes(MemoryPass):
 
         found = checked(answer.text, part)
         if not found:
-            return Outcome(How.USELESS, "no JSON with a list of episodes in it")
+            return Outcome(JobResult.USELESS, "no JSON with a list of episodes in it")
         if self.wanted(id):
             now, session = self._core.timestamp(), self._memory.session
             made = [stored(one, id, answer.model, session, now) for one in found]
             if await self._memory.with_memories(lambda m: m.episodes_noted(made)):
                 self._core.events.tell(MemoriesChanged())
             await self.put_if_due(id)  # there may be more than one pass takes
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from kvchat.chat.background.jobs import How, Jobs
+from kvchat.chat.background.jobs import JobResult, Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
@@ -81,7 +81,7 @@ class Extraction(ConversationObserver):
         self._resumed = 0.0
         self._more_left = False
         """Whether more was left than is in the queue."""
-        jobs.observers.append(self._worked_on)
+        jobs.observers.append(self._job_ended)
         turns.observers.append(self)
         self._core.conversations.observers.append(self)
 
@@ -188,12 +188,12 @@ class Extraction(ConversationObserver):
                 await self._announce_memory()
         self._jobs.changed()
 
-    def _worked_on(self, job: Job, how: How) -> None:
+    def _job_ended(self, job: Job, result: JobResult) -> None:
         if job.kind != EXTRACTION:
             return
         if self._more_left:
             self._core.in_background(self._resume_when_done())
-        for follower in self._followed_by() if how is How.DONE else ():
+        for follower in self._followed_by() if result is JobResult.DONE else ():
             follower.follow(job.subject)
 
     async def _resume_when_done(self) -> None:
@@ -211,7 +211,7 @@ class Extraction(ConversationObserver):
             self._core.in_background(self._capture(before, left=True))
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
-        self._jobs.stir()
+        self._jobs.wake()
         if self._jobs.enabled:
             self.look_at(conversation)
 

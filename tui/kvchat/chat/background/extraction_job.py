@@ -1,7 +1,7 @@
-"""One extraction: what of a conversation is gone through, the one request, and what is noted of its answer.
+"""One extraction: the messages that it covers, the one request, and the memories that are stored of its answer.
 
 The request extends what the server holds of the conversation; its answer is data that is checked before anything is
-noted.
+stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.extraction import EXTRACTION, Extraction
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from kvchat.memory.learning.extraction import ExtractionPassage, Findings
 
 APART_BYTES = 16000
-"""Of the messages that are gone through at once, where they are sent by themselves."""
+"""Bytes of messages that one extraction covers, where they are sent in a prompt of their own."""
 SEARCHED = 4000
-"""Characters of what was said that known entries are looked up by."""
+"""Characters of the messages that known entries are looked up by."""
 KNOWN = 5
 """Known entries that an extraction may correct."""
 LATER_S = 1.0
-"""So much later than the conversation that is looked at, the others have rested: it is gone through first."""
+"""Seconds by which other conversations have rested later than the shown one, so that it comes first."""
 
 
 class ExtractionJob:
@@ -105,15 +105,15 @@ class ExtractionJob:
 
         id = job.subject
         if not self._extraction.wanted(self._core.conversations.record(id)):
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         conversation = self._core.conversations.load(id)
         path, pending = await self._extraction.waiting(conversation)
         if not pending:
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         link = self._workplace.of(id)
         busy = self._core.conversations.is_taken(id) or self._core.conversations.answered_elsewhere(id)
         if link is None or link.lane is not lane or busy:
-            return Outcome(How.CALLED_OFF)
+            return Outcome(JobResult.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
         by_itself = (
             link is not self._core.servers.link(id) or not shown or not self._side_requests.extends(conversation)
@@ -131,13 +131,13 @@ class ExtractionJob:
         if passage.title:
             await self._titles().take(conversation, title_field(answer.text))
         if findings.useless:
-            return Outcome(How.USELESS, refusal(findings.useless.why))
+            return Outcome(JobResult.USELESS, refusal(findings.useless.why))
         return await self._noted(conversation, passage, findings, answer.model)
 
     async def _passage(
         self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool, title: bool
     ) -> ExtractionPassage:
-        """What is gone through now: all that waits, unless it is too much at once. `title`: one is asked for too."""
+        """What is extracted now: all that is pending, unless it is too much at once. `title`: one is asked for too."""
         from kvchat.memory.learning.extraction import passage
 
         wanted = list(pending[: self._core.settings.memory.most_messages])
@@ -181,9 +181,9 @@ class ExtractionJob:
         try:  # another kvchat may have switched it off, or deleted the conversation
             stored = await self._core.writer.call(lambda: self._core.store.conversation(conversation.id))
         except StoreError:
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         if not self._extraction.wanted(stored):
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = refused_as_stored(findings.refused)
         outcome, now = FACTS if findings.facts else EMPTY, self._core.timestamp()
@@ -196,4 +196,4 @@ class ExtractionJob:
             pending = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
             self._core.events.tell(MemoriesNoted(conversation.id, noted, pending))
         self._extraction.look_at(conversation)
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)

@@ -1,6 +1,6 @@
 """Work that can wait: durable jobs, done in spare time, one at a time on each server.
 
-A job starts when it is due, its server has rested and nobody types; whatever else wants the server ends it,
+A job starts when it is due, its server has rested and the user does not type; whatever else wants the server ends it,
 and it goes back to the queue. It never starts because it has waited long enough, and a crash or a quit loses none.
 """
 
@@ -26,25 +26,25 @@ from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 
 TRIES = 3
-"""After so many answers that were of no use a job waits for the user."""
+"""Pause a job after this many unusable answers."""
 BACK_OFF_S = 30.0
-"""The first pause after a failure; each further one is twice as long."""
+"""Seconds of the first pause after a failure; each further one is twice as long."""
 LONGEST_PAUSE_S = 3600.0
 CALLED_OFF_S = 1.0
-"""The pause of a job that was ended by something that goes first."""
+"""Seconds of the pause of a job that was ended by something that goes first."""
 ELSEWHERE_S = 30.0
-"""How long a job is left alone that another kvchat does."""
+"""Seconds for which a job that another kvchat does is left alone."""
 STOP_S = 1.0
 SUMMARY = "summary"
 """The kind of job that comes behind all others, and ends with the next key: it is long, and only spares a wait."""
 TYPING_S = 2.0
-"""How long after the last key the user counts as typing, however short the rest of the settings is."""
+"""Seconds after the last key in which the user counts as typing, however short the rest of the settings is."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class How(Enum):
+class JobResult(Enum):
     """How a job ended."""
 
     DONE = auto()
@@ -59,7 +59,9 @@ class How(Enum):
 
 
 class Outcome(Struct, frozen=True):
-    how: How
+    """How a job ended, and why where it failed."""
+
+    result: JobResult
     why: str = ""
 
 
@@ -97,7 +99,7 @@ class Jobs(ConversationObserver):
         self._tell = ground.events.tell
         self._handlers: dict[str, JobHandler] = {}
         self._builders: dict[str, Callable[[], object]] = {}
-        self._stir = asyncio.Event()
+        self._wake = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._at_work: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
         self._awaited: dict[Lane, asyncio.Task[None]] = {}
@@ -106,7 +108,7 @@ class Jobs(ConversationObserver):
         self.typed_at = 0.0
         self._open = ""
         """The conversation that is looked at, whose jobs go first."""
-        self.observers: list[Callable[[Job, How], None]] = []
+        self.observers: list[Callable[[Job, JobResult], None]] = []
         """Called with every job that was worked on and how that ended, when the queue has it."""
         ground.events.subscribe(self._heard)
 
@@ -127,7 +129,7 @@ class Jobs(ConversationObserver):
     def begin(self) -> None:
         """Do what is due from now on, until `aclose`."""
         if self.enabled and self._runner is None:
-            self.typed()  # somebody has just come
+            self.typed()  # the user has just come
             self._runner = asyncio.create_task(self._run())
 
     def all(self) -> list[Job]:
@@ -145,7 +147,7 @@ class Jobs(ConversationObserver):
         return frozenset(self._at_work)
 
     async def queued(self, work: Callable[[], T]) -> T:
-        """What a look at the queue gives, or a change of it that the user asked for. Raises ChatError."""
+        """The result of `work`, a look at the queue or a change of it that the user asked for. Raises ChatError."""
         try:
             return await self._writer.call(work)
         except StoreError as error:
@@ -161,16 +163,16 @@ class Jobs(ConversationObserver):
     def look_again(self) -> None:
         """Another kvchat may have put something into the queue, or given it back."""
         self._elsewhere.clear()
-        self.stir()
+        self.wake()
 
-    def stir(self) -> None:
-        """See what is due now."""
-        self._stir.set()
+    def wake(self) -> None:
+        """Have the runner see what is due now."""
+        self._wake.set()
 
     def _heard(self, event: ServiceEvent) -> None:
         """What happened may decide when a job can begin."""
         if isinstance(event, WarmthChanged | ServerChanged | CompactionChanged):
-            self.stir()
+            self.wake()
 
     def typed(self, id: str = "") -> None:
         """The user types: what has not begun waits, and a summary ends."""
@@ -181,17 +183,18 @@ class Jobs(ConversationObserver):
 
     def opened(self, id: str, before: str) -> None:
         self._open = id
-        self.typed()  # somebody is there
+        self.typed()  # the user is there
 
     def rested_at(self, quiet_since: float, rest: float) -> float:
-        """From when on a server that is quiet since then has rested for `rest` seconds, and nobody types."""
+        """When a server that is quiet since `quiet_since` has rested for `rest` seconds, as has the keyboard; all in
+        seconds, the moments since the epoch."""
         return max(quiet_since + rest, self.typed_at + max(rest, TYPING_S))
 
     # -- the runner -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
-            self._stir.clear()
+            self._wake.clear()
             try:
                 pause = await self.start_due()
             except StoreError as error:
@@ -199,7 +202,7 @@ class Jobs(ConversationObserver):
                 pause = BACK_OFF_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._stir.wait()
+                    await self._wake.wait()
 
     async def start_due(self) -> float | None:
         """Start what is due; seconds until the next is. None: nothing is, before something changes."""
@@ -226,7 +229,7 @@ class Jobs(ConversationObserver):
         return job.kind == SUMMARY, job.attempts, job.subject != self._open, job.due
 
     def _occupied(self, lane: Lane) -> bool:
-        """Whether a lane is in use; then the runner stirs when it is free."""
+        """Whether a lane is in use; then the runner wakes when it is free."""
         if any(lane is other for other, _ in self._at_work.values()) or lane in self._awaited:
             return True
         if lane.is_free and not lane.works_in_background:
@@ -241,11 +244,11 @@ class Jobs(ConversationObserver):
 
     def _is_free(self, lane: Lane, task: asyncio.Task[None]) -> None:
         self._awaited.pop(lane, None)
-        self._stir.set()
+        self._wake.set()
 
     async def _do(self, job: Job, lane: Lane) -> None:
         jobs = self._store.jobs
-        key, outcome = (job.kind, job.subject), Outcome(How.CALLED_OFF)
+        key, outcome = (job.kind, job.subject), Outcome(JobResult.CALLED_OFF)
         try:
             if await self._writer.call(lambda: jobs.claim(*key)) is None:
                 self._elsewhere[key] = time.time() + ELSEWHERE_S
@@ -256,10 +259,10 @@ class Jobs(ConversationObserver):
                 outcome = await self._handlers[job.kind].work_on(job, lane)
             except Exception as error:  # the app lives on, whatever a job does
                 log.exception("a job failed")
-                outcome = Outcome(How.FAILED, f"{type(error).__name__}: {error}")
+                outcome = Outcome(JobResult.FAILED, f"{type(error).__name__}: {error}")
             finally:
                 await self._settle(job, outcome)
-            if outcome.how is How.BUSY:
+            if outcome.result is JobResult.BUSY:
                 self._await(lane)
         except StoreError as error:
             log.info("a job could not be noted: %s", error)
@@ -267,28 +270,28 @@ class Jobs(ConversationObserver):
             del self._at_work[key]
             self.changed()
             for observer in self.observers:
-                observer(job, outcome.how)
+                observer(job, outcome.result)
 
     async def _settle(self, job: Job, outcome: Outcome) -> None:
         """Note how a job ended."""
         jobs, key, tries = self._store.jobs, (job.kind, job.subject), job.attempts + 1
         pause = min(BACK_OFF_S * 2**job.attempts, LONGEST_PAUSE_S)
-        match outcome.how:
-            case How.DONE:
+        match outcome.result:
+            case JobResult.DONE:
                 await self._writer.call(lambda: jobs.done(*key))
-            case How.BUSY:
+            case JobResult.BUSY:
                 await self._writer.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
-            case How.CALLED_OFF:
+            case JobResult.CALLED_OFF:
                 await self._writer.call(
                     lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts)
                 )
-            case How.USELESS if tries >= TRIES:
+            case JobResult.USELESS if tries >= TRIES:
                 await self._writer.call(lambda: jobs.pause(*key, outcome.why))
             case _:
                 await self._writer.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
 
     async def in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
-        """What a request in the background gives, None if it was not carried out; and whether it began."""
+        """The result of a request in the background, None if it did not come to its end; and whether it began."""
         given: T | None = None
         began = False
 
@@ -311,7 +314,7 @@ class Jobs(ConversationObserver):
 
     def changed(self) -> None:
         """The queue was changed."""
-        self.stir()
+        self.wake()
         self._tell(JobsChanged())
 
     async def deleting(self, id: str) -> None:

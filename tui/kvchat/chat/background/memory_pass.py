@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
@@ -89,14 +89,14 @@ class MemoryPass(ABC):
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         if not self.wanted(job.subject):
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         found = self._spare_time.found(job.subject, lane, ROOM)
         if found is None:
-            return Outcome(How.CALLED_OFF)
+            return Outcome(JobResult.CALLED_OFF)
         link, conversation = found
         asked = await self.next_job(conversation)
         if asked is None:
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         answer = await self._spare_time.answer(
             lane,
             lambda: self._side_requests.at_the_end(

@@ -1,7 +1,7 @@
-"""Requests beside a conversation: its own messages and one instruction more, whose answer is no part of it.
+"""Side requests: a conversation's own messages and one instruction more, whose answer is no part of it.
 
 Such a request extends what the server holds of the conversation, so that it costs its instruction and the
-turn after it costs nothing more; it is played on the model of the cache like any other.
+turn after it costs nothing more; it goes through the cache simulator like any other.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from kvchat.values import said
 ROOM = 800
 """Tokens that an instruction and its answer take, at most."""
 THINKING = 4
-"""A model that reasons before it answers is given so many times the tokens."""
+"""A model that reasons before it answers is given this many times the tokens."""
 SILENT_S = 180.0
-"""A background request from which nothing has come for so long is given up."""
+"""Seconds of silence after which a background request is given up."""
 LONG_TOKEN = 16
 """Characters that a token may have on average, before an answer counts as one without an end."""
 OWN_SESSION = "kvchat-memory"
@@ -60,7 +60,7 @@ class SideRequests:
         emit: Emit,
         began: Callable[[TrackedTurn], None],
     ) -> Ended:
-        """Send `path`, which ends with the instruction. `began` is told how it is tracked, as it goes out."""
+        """Send `path`, which ends with the instruction. `began` is called with how it is tracked, as it goes out."""
         record, info = conversation.record, backend.info
         cache = await self._core.tracker.cache_of(backend, self._core.servers.asked_model(record.id), sends=True)
         if not self._core.servers.consent.agreed_to(info, record.id):
@@ -86,8 +86,8 @@ class SideRequests:
         return ended
 
     def extends(self, conversation: OpenConversation, *, in_slot: bool = False, room: int = ROOM) -> bool:
-        """Whether the server still has most of a conversation, and room for so many tokens behind it. `in_slot`: where
-        going on with it pushes no other one out."""
+        """Whether the server still has most of a conversation, and `room` tokens fit behind it. `in_slot`: where going
+        on with it pushes no other one out."""
         used, window = conversation.context_used, self._core.servers.window(conversation.id)
         if used is not None and window and used + room > window:
             return False
@@ -122,8 +122,8 @@ class SideRequests:
         shape: Mapping[str, Any],
         tokens: int,
     ) -> Node:
-        """The settled answer to an instruction at the end of a conversation, of this shape (`response_format`) and of
-        so many tokens at most; more where the model reasons. Runs in the lane."""
+        """The settled answer to an instruction at the end of a conversation, of the shape `shape` (a
+        `response_format`) and of `tokens` tokens at most; more where the model reasons. Runs in the lane."""
         path = conversation.path()
         thinks = any(known.message.reasoning for known in path)
         path = instructed(path, instruction, self._core.timestamp())

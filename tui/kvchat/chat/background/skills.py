@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import How, Outcome
+from kvchat.chat.background.jobs import JobResult, Outcome
 from kvchat.chat.background.memory_pass import MemoryJob, MemoryPass
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import MemoriesNoted
@@ -63,11 +63,11 @@ class Skills(MemoryPass):
 
         facts = checked(answer.text, found, await self._memory.with_memories(_skills))
         if facts is None:
-            return Outcome(How.USELESS, "no JSON with a list of skills in it")
+            return Outcome(JobResult.USELESS, "no JSON with a list of skills in it")
         if facts and self.wanted(id):
             await self._propose(id, facts, answer.model)
         await self._looked_at(id, cells)
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async def _looked_at(self, id: str, cells: list[ExtractionRun]) -> None:
         if cells:

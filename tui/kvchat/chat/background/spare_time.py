@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation
@@ -64,9 +64,9 @@ class SpareTime:
         request extends, which it cannot have pushed out of the cache; empty: none. None: it pushes nothing out."""
         answer, began = await self._jobs.in_lane(lane, request)
         if answer is None:
-            return Outcome(How.CALLED_OFF if began else How.BUSY)
+            return Outcome(JobResult.CALLED_OFF if began else JobResult.BUSY)
         if extends is not None and self._core.conversations.looked_at not in ("", extends):
             self._warm_up.soon(self._core.conversations.looked_at, 0.0)
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, note_sentence(answer.note))
+            return Outcome(JobResult.FAILED, note_sentence(answer.note))
         return answer

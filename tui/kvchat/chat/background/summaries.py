@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import SUMMARY, How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import SUMMARY, JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.compactor import Compactor
 from kvchat.chat.conversations.conversations import ConversationObserver
@@ -88,15 +88,15 @@ class Summaries(ConversationObserver):
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         conversation = self._core.conversations.get(job.subject)
         if conversation is None or not self._is_due(conversation):
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         found = self._spare_time.found(job.subject, lane, 0)
         if found is None:
-            return Outcome(How.CALLED_OFF)
+            return Outcome(JobResult.CALLED_OFF)
         link, _ = found
         try:
             plan, path, parameters = self._compactor.request(conversation)
         except ChatError:  # there is no room for it
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         head = conversation.record.head or ""
         answer = await self._spare_time.answer(
             lane, lambda: self._side_requests.settled(SUMMARY, link, conversation, path, parameters), conversation.id
@@ -106,5 +106,5 @@ class Summaries(ConversationObserver):
         try:
             self._compactor.prepare(conversation, head, plan, answer)
         except ChatError as error:
-            return Outcome(How.USELESS, str(error))
-        return Outcome(How.DONE)
+            return Outcome(JobResult.USELESS, str(error))
+        return Outcome(JobResult.DONE)

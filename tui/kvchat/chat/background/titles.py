@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
@@ -126,16 +126,16 @@ class Titles(ConversationObserver):
 
         conversation = self._core.conversations.get(job.subject)
         if conversation is None or not self._asks_itself(conversation):
-            return Outcome(How.DONE)
+            return Outcome(JobResult.DONE)
         found = self._spare_time.found(job.subject, lane, ROOM)
         if found is None:
-            return Outcome(How.CALLED_OFF)
+            return Outcome(JobResult.CALLED_OFF)
         link, _ = found
         answer = await self._spare_time.answer(lane, lambda: self._answer(link, conversation), None)
         if isinstance(answer, Outcome):
             return answer
         await self.take(conversation, cleaned(answer.text, cut=answer.state is State.LENGTH))
-        return Outcome(How.DONE)
+        return Outcome(JobResult.DONE)
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
-from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
+from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
@@ -145,8 +145,8 @@ class Vectors:
             if documents and (stopped := await self._embedded(lane, self._in_documents, DOCUMENT_SCOPE)):
                 return stopped
         except (BackendError, ConfigError, ChatError) as error:
-            return Outcome(How.FAILED, str(error))
-        return Outcome(How.DONE)
+            return Outcome(JobResult.FAILED, str(error))
+        return Outcome(JobResult.DONE)
 
     async def _embedded(self, lane: Lane, at: _At, scope: str) -> Outcome | None:
         """Embed what has no vector yet in a scope of the index; None: all has one now."""
@@ -155,7 +155,7 @@ class Vectors:
             texts = [f"{chunk.head}\n{chunk.text}" if scope == DOCUMENT_SCOPE else chunk.text for _, chunk in waiting]
             vectors, began = await self._jobs.in_lane(lane, lambda texts=texts: source.vectors(texts))  # type: ignore[misc]
             if vectors is None:
-                return Outcome(How.CALLED_OFF if began else How.BUSY)
+                return Outcome(JobResult.CALLED_OFF if began else JobResult.BUSY)
             found = {(doc, chunk.key): vector for (doc, chunk), vector in zip(waiting, vectors, strict=True)}
             await at(lambda index, found=found: index.put_vectors(source.model, found))  # type: ignore[misc]
         return None
