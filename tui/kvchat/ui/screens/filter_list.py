@@ -64,7 +64,8 @@ class FilterList(ListModal[R], Generic[T, R]):
         raise NotImplementedError
 
     def draw_heading(self, heading: Heading, width: int) -> Content:
-        return joined(content((shown(heading.text, width), STRONG)), content((heading.note, MUTED)), width)
+        title = content((shown(heading.text, width), STRONG))
+        return joined(title, content((heading.note, MUTED)), width) if heading.note else title
 
     def detail(self, row: T | None) -> Content:
         """The row under the cursor in full; None: there is none."""
