@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import pathlib
+import time
 import typing
 from collections.abc import Iterable, Iterator
 from json import decoder
@@ -16,6 +17,7 @@ from code_samples import SAMPLES
 from text_kit import outline, read, titles
 
 from corpus import corpus
+from kvchat.documents.reading.code import read_code
 from kvchat.documents.reading.content import Section
 
 PYTHON = '''#!/usr/bin/env python
@@ -217,3 +219,34 @@ def test_lines_are_those_of_the_file() -> None:
     for title, first, last in outline(read("a.py", PYTHON)):
         if title:
             assert any(title.rpartition(" > ")[2] in line for line in lines[first - 1 : last]) or title == "Two"
+
+
+def seconds(text: str) -> float:
+    took = []
+    for _ in range(3):
+        began = time.thread_time()
+        read_code(text)
+        took.append(time.thread_time() - began)
+    return max(min(took), 0.001)
+
+
+HARD = (
+    "a(\n",
+    "a b(,\n",
+    "x:\n\n",
+    "export a = (",
+    "'''",
+    "/*\n",
+    "=cut\n",
+    "@a\n b\n",
+    "((",
+    "\n",
+    "a" * 390 + "\n",
+    "{\n",
+)
+
+
+@pytest.mark.parametrize("repeated", HARD, ids=repr)
+def test_code_made_to_be_hard_is_read_in_one_pass(repeated: str) -> None:
+    small, large = (repeated * (size // len(repeated)) for size in (20_000, 200_000))
+    assert any(seconds(large) < 40 * seconds(small) for _ in range(5))
