@@ -3,6 +3,14 @@
 Nothing here makes the user wait. Before a request the server is asked who it is and what its slots hold; the prompt's
 token ids are read while it answers. Whatever fails leaves the simulator without knowledge, never a chat without an
 answer.
+
+In the order in which they are called:
+
+1. `before`: what the last request left is settled, and the slots are looked at.
+2. `sent`: the request goes out. `_read` gets its token ids meanwhile and begins it on the simulator.
+3. `ended`: its figures, with what the simulator had predicted.
+4. `left`: what it left in the cache, found out in a task of its own; `settled` waits for that.
+5. `side_request`, `restored`, `probed`, `examined`: whatever else used a slot.
 """
 
 from __future__ import annotations

@@ -1,6 +1,15 @@
 """The caches of the servers: who answers, what is warm, how fast it prefills, and why tokens were wasted.
 
 A chat never fails or waits because of what is done here, and what is not known is called unknown.
+
+In the order in which they are called:
+
+1. `cache_of`: the `server_cache.ServerCache` of a server and model; None where its cache cannot be tracked, whose
+   requests go by `sent`.
+2. `watched`: hears the events of a request on their way to the screen.
+3. `explained`: the figures of an answer, with the cause of wasted tokens (`cache.causes`).
+4. `left`: the answers are stored: what they left in the cache is noted.
+5. `warmth`, `branch_warmth`: what the server holds of a conversation now.
 """
 
 from __future__ import annotations
