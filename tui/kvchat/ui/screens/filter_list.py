@@ -41,7 +41,7 @@ class FilterList(ListModal[R], Generic[T, R]):
     placeholder: str = ""
     """Of the filter line; empty: there is none."""
     empty: str = ""
-    """Stands in place of the rows where there are none."""
+    """Shown in place of the rows where there are none."""
     has_detail: ClassVar[bool] = False
     """Whether `detail` is shown below the list."""
     list_class: ClassVar[type[RowList]] = RowList
@@ -141,7 +141,7 @@ class SearchList(FilterList[T, R]):
     """A list that is looked up when the typing pauses. The result of an older query is never shown."""
 
     invitation: ClassVar[str]
-    """Stands in place of the rows until a word is written."""
+    """Shown in place of the rows until a word is written."""
     not_found: ClassVar[str]
     found: Sequence[T | Heading] = ()
     found_for: str = ""
