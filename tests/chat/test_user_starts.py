@@ -10,7 +10,7 @@ import pytest
 
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, Seams, marker_in, repeated_marker_in
+from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, TurnSeparators, marker_in, repeated_marker_in
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.tools import ToolCall
 
@@ -86,5 +86,5 @@ async def test_a_call_ends_as_an_answer_does_or_with_a_token_of_its_own(answer, 
         return Tokens([1000 + sum(map(ord, part)) if part[0] == "<" else ord(part) for part in parts])
 
     calling = Message(Role.ASSISTANT, "", calls=(ToolCall("call00000", "look", "{}"),))
-    seams = Seams(SimpleNamespace(prompt_text=prompt_text, tokens_of=tokens_of))
+    seams = TurnSeparators(SimpleNamespace(prompt_text=prompt_text, tokens_of=tokens_of))
     assert (await seams.after_an_answer(ChatTurn((calling.wire(),), ""))).text == seam

@@ -46,8 +46,8 @@ MOST_ADDED = 8
 """Guesses that are played beside those that were given."""
 
 
-class Played(Struct, frozen=True):
-    """A request as one guess has played it."""
+class Replay(Struct, frozen=True):
+    """A request as one hypothesis has played it."""
 
     shape: Shape
     before: Simulator
@@ -55,8 +55,8 @@ class Played(Struct, frozen=True):
     prediction: Prediction
 
 
-class _Guess(Struct):
-    """One guess, played."""
+class _Hypothesis(Struct):
+    """One guess about the server's cache, with its simulator."""
 
     simulator: Simulator
     wrong: float = 0.0
@@ -82,10 +82,10 @@ class Hypotheses:
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self._runs = False
         """Whether the last `begin` is not ended yet."""
-        self._all = [_Guess(Simulator(shape)) for shape in shapes]
+        self._all = [_Hypothesis(Simulator(shape)) for shape in shapes]
         self._most = len(shapes) + MOST_ADDED
         self._guesses = list(self._all)
-        self._dropped: list[_Guess] = []
+        self._dropped: list[_Hypothesis] = []
         self._begun: Callable[[Simulator, int | None], Prediction]
         """Plays the last `begin`."""
         self._users: Sequence[int] = ()
@@ -99,7 +99,7 @@ class Hypotheses:
         """Plays the end of the last `begin`; None: it is not ended, or was cut."""
 
     @property
-    def _best(self) -> _Guess:
+    def _best(self) -> _Hypothesis:
         return min(self._guesses, key=lambda guess: guess.wrong)
 
     @property
@@ -151,7 +151,7 @@ class Hypotheses:
         return self._best.said
 
     @property
-    def _proved(self) -> _Guess:
+    def _proved(self) -> _Hypothesis:
         """The guess that was wrong least since the server was started. Of equals it is the one that claims least: a
         model that goes back anywhere, no host cache."""
         return min(
@@ -171,12 +171,12 @@ class Hypotheses:
         return self.proved_shape.ram_bytes == 0 and any(shape.ram_bytes != 0 for shape in shapes)
 
     @property
-    def proved(self) -> Played | None:
+    def proved(self) -> Replay | None:
         """The last `begin` as the guess of `proved_shape` has it; None: there was none."""
         guess = self._proved
         if guess.said is None or guess.before is None:
             return None
-        return Played(guess.simulator.shape, guess.before, guess.said)
+        return Replay(guess.simulator.shape, guess.before, guess.said)
 
     @property
     def running(self) -> int | None:
@@ -240,14 +240,14 @@ class Hypotheses:
 
     def _vary(
         self,
-        best: _Guess,
+        best: _Hypothesis,
         record: float,
         options: Callable[[Shape], Iterator[Shape]],
-        explains: Callable[[_Guess], bool],
+        explains: Callable[[_Hypothesis], bool],
     ) -> bool:
         """Add guesses that explain what none does: those that are as good as the best one with one of `options`, played
         from before the last `begin` on, with the record that this one had. Whether there are any."""
-        found, best_shape = list[_Guess](), best.simulator.shape
+        found, best_shape = list[_Hypothesis](), best.simulator.shape
         for parent in self._guesses[:MOST_PARENTS]:
             before, shape, explained = parent.before, parent.simulator.shape, 0
             remembers = shape.checkpoints > best_shape.checkpoints  # what the best one has dropped
@@ -258,7 +258,7 @@ class Hypotheses:
                 if other in known or explained == MOST_EXPLAINED or len(self._guesses) + len(found) >= self._most:
                     continue
                 start = before.reshaped(other)
-                guess = _Guess(start.copy(), record, max(0, best.mistakes - 1), before=start)
+                guess = _Hypothesis(start.copy(), record, max(0, best.mistakes - 1), before=start)
                 guess.said = self._begun(guess.simulator, self._pinned)
                 if explains(guess):
                     found.append(guess)
@@ -374,7 +374,7 @@ class Hypotheses:
         return [guess.simulator.shape for guess in self._sorted]
 
     @property
-    def _sorted(self) -> list[_Guess]:
+    def _sorted(self) -> list[_Hypothesis]:
         return sorted(self._all, key=lambda guess: shape_to_json(guess.simulator.shape))
 
     @property
@@ -439,7 +439,7 @@ class Hypotheses:
         explained = any(not found for _, found in surprises)
         if not explained and cached is not None and ended is not None and self._pinned is None:
 
-            def explains(guess: _Guess) -> bool:
+            def explains(guess: _Hypothesis) -> bool:
                 assert guess.said is not None
                 if not guess.plays(cached):
                     return False
@@ -459,11 +459,11 @@ def _in_slot(simulator: Simulator, prompt: Tokens, slot: int | None, rewinds: bo
     return found.cached if rewinds or (held is not None and found.cached == len(held.tokens)) else 0
 
 
-def _is_dense(guess: _Guess) -> bool:
+def _is_dense(guess: _Hypothesis) -> bool:
     return guess.simulator.shape.rewind is Rewind.ANYWHERE
 
 
-def _differ_in_checkpoints(one: _Guess, other: _Guess) -> bool:
+def _differ_in_checkpoints(one: _Hypothesis, other: _Hypothesis) -> bool:
     """Whether it is only the number of checkpoints in which two guesses differ."""
     return replace(one.simulator.shape, checkpoints=0) == replace(other.simulator.shape, checkpoints=0)
 

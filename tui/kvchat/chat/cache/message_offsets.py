@@ -102,35 +102,35 @@ _SPECIAL = re.compile(r"<[|｜][^<>\s]+[|｜]>")
 _SYSTEM, _ASSISTANT = b'{"role":"system"', b'{"role":"assistant"'
 
 
-class Seam(Struct, frozen=True):
+class TurnSeparator(Struct, frozen=True):
     """The text between an answer's text and the next question's; empty where that does not show."""
 
     text: str
     tokens: Tokens
 
     def start(self, prompt: str, tokens: Tokens) -> int | None:
-        """How many tokens stand before the seam that `prompt`, whose ids are `tokens`, ends with. None: it does not
-        end so, or the ids of the seam merge with the answer's."""
+        """How many tokens are before the separator that `prompt`, whose ids are `tokens`, ends with. None: it does not
+        end so, or the ids of the separator merge with the answer's."""
         start = len(tokens) - len(self.tokens)
         fits = self.text and prompt.endswith(self.text) and start >= 0 and tokens.after(start) == self.tokens
         return start if fits else None
 
 
-NO_SEAM = Seam("", Tokens())
+NO_SEPARATOR = TurnSeparator("", Tokens())
 
 
-class Seams:
-    """The seams of one server's chat templates, each rendered once."""
+class TurnSeparators:
+    """What one server's chat templates print between two turns, each rendered once."""
 
     def __init__(self, access: CacheAccess) -> None:
         self._access = access
-        self._known: dict[tuple[Sequence[bytes], str, bytes, bool, bool], Seam] = {}
+        self._known: dict[tuple[Sequence[bytes], str, bytes, bool, bool], TurnSeparator] = {}
 
-    async def after_an_answer(self, turn: ChatTurn) -> Seam:
-        """The seam behind `turn`'s last message; none where that is no answer. One that calls tools is followed by what
-        the first of them gave."""
+    async def after_an_answer(self, turn: ChatTurn) -> TurnSeparator:
+        """The separator behind `turn`'s last message; none where that is no answer. One that calls tools is followed by
+        what the first of them gave."""
         if not turn.wires or not turn.wires[-1].startswith(_ASSISTANT):
-            return NO_SEAM
+            return NO_SEPARATOR
         first = turn.wires[:1] if turn.wires[0].startswith(_SYSTEM) else ()
         calls = calls_in(turn.wires[-1])
         key = first, turn.model, canonical(dict(turn.template_options)), turn.system_in_user, bool(calls)
@@ -146,10 +146,10 @@ class Seams:
                     seam = await self._behind_a_call(await self._between(turn, first, answer, result), seam)
                 self._known[key] = seam
             except BackendError:
-                return NO_SEAM
+                return NO_SEPARATOR
         return self._known[key]
 
-    async def _behind_a_call(self, text: str, behind_an_answer: Seam) -> Seam:
+    async def _behind_a_call(self, text: str, behind_an_answer: TurnSeparator) -> TurnSeparator:
         """The seam in the text between the arguments of a call and its result: that behind an answer or, where the
         template ends the two in different ways (GLM, gpt-oss), what the first special token begins."""
         special = _SPECIAL.search(text)
@@ -164,9 +164,9 @@ class Seams:
         prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented), known=None))
         return prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
 
-    async def _seam(self, text: str) -> Seam:
+    async def _seam(self, text: str) -> TurnSeparator:
         if not text:
-            return NO_SEAM
+            return NO_SEPARATOR
         # At its very start a prompt may have an extra token.
         once = await self._access.tokens_of(text)
-        return Seam(text, (await self._access.tokens_of(text + text)).after(len(once)))
+        return TurnSeparator(text, (await self._access.tokens_of(text + text)).after(len(once)))

@@ -22,7 +22,7 @@ from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache import Tokens
 from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.tokens import NO_TOKENS
-from kvchat.chat.cache.message_offsets import Seams
+from kvchat.chat.cache.message_offsets import TurnSeparators
 from kvchat.chat.events import EventBus, WarmthChanged
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.token_ids import KnownIds
@@ -83,7 +83,7 @@ class PromptTokens:
         """Tokens in the prefixes and answered prompts."""
         self._reading: WeakValueDictionary[PrefixKey, asyncio.Lock] = WeakValueDictionary()
         """By prefix that is asked for now: who else wants it waits, and asks for nothing."""
-        self._seams = Seams(access)
+        self._separators = TurnSeparators(access)
         self._works = True
         self._slow = 0
 
@@ -179,10 +179,10 @@ class PromptTokens:
         """How many tokens of the prompt that begins with `text`, whose ids are `whole`, the messages of `turn` have up
         to the end of the last answer's. Raises BackendError."""
         if turn.wires and calls_in(turn.wires[-1]):
-            seam = (await self._seams.after_an_answer(turn)).tokens
+            seam = (await self._separators.after_an_answer(turn)).tokens
             return max(whole.places_of(seam.first(1)), default=None) if seam else None
         found = await self.history_in(turn, text, whole)
-        return found if found is not None else (await self._seams.after_an_answer(turn)).start(text, whole)
+        return found if found is not None else (await self._separators.after_an_answer(turn)).start(text, whole)
 
     async def history_in(self, turn: ChatTurn, text: str, whole: Tokens) -> int | None:
         """The same, where the last answer is found in the text itself; None: it is not. Raises BackendError."""
