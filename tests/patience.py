@@ -13,7 +13,6 @@ SECONDS = {
     "kvchat.chat.cache.tracker": {"LOOK_S": 10.0},
     "kvchat.chat.background.vectors": {"QUESTION_S": 6.0},
     "kvchat.chat.cache.server_cache": {"LOOK_S": 10.0, "READ_S": 10.0},
-    "kvchat.chat.cache.slot_observer": {"LOOK_S": 10.0},
     "kvchat.chat.cache.routes": {"DETOUR_S": 40.0, "PLAN_S": 20.0},
     "kvchat.chat.cache.states.state_saver": {"SPARE_S": 40.0},
     "kvchat.chat.background.memory_service": {"RECALL_S": 10.0, "FIRST_RECALL_S": 60.0},

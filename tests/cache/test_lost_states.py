@@ -14,7 +14,7 @@ from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.tracked_turn import TokenizedRequest
-from kvchat.chat.cache.turn_journal import Journal
+from kvchat.chat.cache.turn_journal import TurnJournal
 from kvchat.figures.accounting import TurnFigures
 
 A, B = 1000, 2000
@@ -241,14 +241,14 @@ def test_tokens_of_unknown_ids_begin_only_what_has_the_same_mark() -> None:
 
 def test_a_side_request_of_the_same_conversation_that_ran_over_its_end_is_told() -> None:
     """As that of a compaction that was not used: it has the first turns only."""
-    journal, chat = Journal(lambda: 1.0), Tokens(range(1, 1000))
+    journal, chat = TurnJournal(lambda: 1.0), Tokens(range(1, 1000))
     simulator = Simulator(Shape(ram_bytes=0))
     simulator.end(simulator.begin(chat, "one", 0.0).slot, Tokens([5000]))
     summary = chat.first(400) + Tokens(range(6000, 6050))
     said = simulator.begin(summary, "one", 1.0)
-    journal.used("side", "one", "", said.slot, {None: said})
+    journal.log.used("side", "one", "", said.slot, {None: said})
     simulator.end(said.slot, Tokens([5000]))
-    asked = TokenizedRequest(ChatTurn((), "one"), (), number=journal.next(), tokens=chat + Tokens([1, 2]))
+    asked = TokenizedRequest(ChatTurn((), "one"), (), number=journal.log.next(), tokens=chat + Tokens([1, 2]))
     figures = TurnFigures(prompt_tokens=1001, cached_tokens=400, new_tokens=2)
     (use,) = journal.evidence(asked, figures, str, lambda node: None).uses
     assert (use.kind, use.lost) == ("side", 999)
@@ -256,7 +256,7 @@ def test_a_side_request_of_the_same_conversation_that_ran_over_its_end_is_told()
     whole = Simulator(Shape(ram_bytes=0))
     whole.end(whole.begin(chat, "one", 0.0).slot, Tokens([5000]))
     said = whole.begin(chat + Tokens([7, 8]), "one", 1.0)
-    suffix = Journal(lambda: 1.0)
-    suffix.used("side", "one", "", said.slot, {None: said})
-    asked = replace(asked, number=suffix.next())
+    suffix = TurnJournal(lambda: 1.0)
+    suffix.log.used("side", "one", "", said.slot, {None: said})
+    asked = replace(asked, number=suffix.log.next())
     assert not suffix.evidence(asked, figures, str, lambda node: None).uses, "it went on behind all of it"

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from kvchat.cache.journal import RECENT_VISITS, Journal
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.turn_journal import RECENT_VISITS, Journal
 
 SERVER = "http://here"
 BARE = Shape(slots=4, ram_bytes=0)

@@ -40,7 +40,7 @@ async def test_what_is_predicted_is_what_is_reused(
     shape = shape_of(kind, slots=slots, batch=256)
     async with walked(models[kind], tmp_path, shape, ACTS, COUNT, seed=slots, known=True, context=8192) as walk:
         assert walk.tally.right == COUNT, walk.tally.lines
-        memory = [held.checkpoints for held in walk.play.cache.simulator.best.slots if held is not None]
+        memory = [held.checkpoints for held in walk.play.cache.simulated.best.slots if held is not None]
         assert any(memory) or kind == "dense", "this model saves checkpoints"
 
 

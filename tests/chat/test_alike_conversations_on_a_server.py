@@ -17,7 +17,7 @@ from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.planner import Way
-from kvchat.chat.cache.slot_observer import Look
+from kvchat.cache.llamacpp.slot_observer import Look
 from kvchat.figures.accounting import NOISE
 from kvchat.figures.cause import Cause
 from tiny_models import tiny_models
@@ -66,17 +66,17 @@ async def test_no_slot_is_given_while_the_server_computes_for_somebody(
         talks = await alike(play)
         for id in talks * 2:
             await play.say(id, id + ASKED)
-        counts = play.cache.slots.counts
+        counts = play.cache._counts
 
         async def late() -> None:
             return None
 
-        monkeypatch.setattr(play.cache.slots, "counts", late)
+        monkeypatch.setattr(play.cache, "_counts", late)
         assert await play.cache.look() == Look(late=True)
         for id in talks * 2:
             await play.say(id, id + ASKED)
             assert play.cache.plan is not None and play.cache.plan.slot is None
-        monkeypatch.setattr(play.cache.slots, "counts", counts)
+        monkeypatch.setattr(play.cache, "_counts", counts)
         for id in talks * 2:
             await play.say(id, id + ASKED)
         assert all((figures.wasted_tokens or 0) <= NOISE for figures in play.turns[-2:])

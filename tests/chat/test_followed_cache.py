@@ -186,11 +186,11 @@ async def test_what_the_doctor_puts_into_the_slots_is_not_another_clients(make: 
     await say(service, conversation.id, WORDS * 3)
     cache = service.servers.link(conversation.id).cache
     assert cache is not None
-    before = cache.journal.seen_of(server)
+    before = cache.journal.log.seen_of(server)
     await service.chooser.examined(lambda words: None, True)
     await say(service, conversation.id, "And then?")
     assert service.servers.link(conversation.id).cache is cache
-    assert cache.journal.seen_of(server) == before
+    assert cache.journal.log.seen_of(server) == before
 
 
 async def test_a_branch_that_is_gone_back_to_is_read_ahead(

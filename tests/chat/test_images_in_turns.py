@@ -125,7 +125,7 @@ async def test_the_figures_are_the_servers_and_nothing_of_them_is_claimed_to_be_
     cache = service.servers.link(id).cache
     assert cache is not None and cache.prompts.works
     await cache.settled()
-    state = cache.simulator.best.slots[0]
+    state = cache.simulated.best.slots[0]
     assert state is None or (state.tokens.known, len(state.tokens)) == (0, len(seeing.model.held))
     assert service.tracker.warmth(id).heat is Heat.WARM
     assert {stretch.where for stretch in service.rail.stretches(id).values()} == {Where.SLOT}

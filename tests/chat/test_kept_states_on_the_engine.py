@@ -110,7 +110,7 @@ async def test_kept_conversations_begin_with_what_is_new_after_switches_and_rest
         print(
             f"\n{request.node.name}: {len(beyond)} turns of kept ones, most beyond new {max(beyond)}; "
             f"{len(others)} of others, {sum(others)} beyond; kept {room.size} bytes, most on disk {largest}, "
-            f"exact {play.cache.exact}/{play.cache.predictions}"
+            f"exact {play.cache.simulated.exact}/{play.cache.simulated.predictions}"
         )
         assert max(beyond) <= NOISE, beyond
         assert {file.stat().st_mode & 0o777 for file in (tmp_path / "snapshots").iterdir()} == {0o600}

@@ -87,7 +87,7 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
         await in_slot(play, 1, "How short?")
         await play.say(long, "And then?")
         third = await in_slot(play, None)
-        as_is = play.cache.simulator.best.predict(await prefix_of(play, third))
+        as_is = play.cache.simulated.best.predict(await prefix_of(play, third))
         assert as_is.slot == 0 and as_is.replaces is not None and as_is.replaces.owner == long
         figures = await play.say(third, "Why?")
         plan = play.cache.plan
@@ -138,9 +138,9 @@ async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
     if slot is not None:
         cache.side_request("side", conversation.id, prefix, slot)
         await cache.access.prefill(prefix, lambda _: None, slot)
-        cache.simulator.end(Tokens.unknown(1))
+        cache.simulated.ended(Tokens.unknown(1))
     for question in questions:
         await play.say(conversation.id, question)
-        held = cache.simulator.best.slots[slot or 0]
+        held = cache.simulated.best.slots[slot or 0]
         assert held is not None and held.owner == conversation.id
     return conversation.id

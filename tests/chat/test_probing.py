@@ -41,7 +41,7 @@ def probed(play: Play) -> list[Ahead]:
 
 
 def believed(play: Play) -> tuple[bool, bool, Rewind]:
-    shape = play.cache.simulator.best.shape
+    shape = play.cache.simulated.best.shape
     return shape.unified, bool(shape.ram_bytes), shape.rewind
 
 

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from service_play import until
 
 from kvchat.backends.dialect import ChatTurn, HostClass, PromptShown, ServerInfo
-from kvchat.cache import Shape, SlotCount, Tokens
-from kvchat.cache.llamacpp.hypotheses import Hypotheses
+from kvchat.cache import Cache, Shape, SlotCount, Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracked_turn import (
     PredictedRequest,
@@ -19,7 +18,7 @@ from kvchat.chat.cache.tracked_turn import (
     TokenizedRequest,
     TrackedTurn,
 )
-from kvchat.chat.cache.turn_journal import Journal
+from kvchat.chat.cache.turn_journal import TurnJournal
 from kvchat.chat.events import EventBus
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Message, Node, Role, node
@@ -52,8 +51,9 @@ class Talk:
         self.server, self.path = Server(), list[Node]()
         ground = SimpleNamespace(events=EventBus(), timestamp=lambda: 1.0)
         info = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK)
-        simulator = Hypotheses([Shape()])
-        self.cache = ServerCache(self.server, info, simulator, Journal(lambda: 1.0), ground)  # type: ignore[arg-type]
+        journal = TurnJournal(lambda: 1.0)
+        simulated = Cache(known=Shape(), journal=journal.log, now=lambda: 1.0)
+        self.cache = ServerCache(self.server, info, simulated, journal, ground)  # type: ignore[arg-type]
 
     async def prepared(self, question: str) -> PreparedRequest:
         asked = node(None, Message(Role.USER, question), 1.0)
@@ -118,7 +118,7 @@ async def test_tokens_that_come_when_nobody_waits_for_them_any_more_are_not_play
     late = await state(first, TokenizedRequest)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert late.tokens is not None and first.request.prediction is None and talk.cache.simulator.running is None
+    assert late.tokens is not None and first.request.prediction is None and talk.cache.simulated.running is None
     second = talk.cache.sent(preparing)
     assert (await state(second, PredictedRequest)).prediction is not None
     assert talk.cache.plays(second) and not talk.cache.plays(first)
@@ -129,7 +129,7 @@ async def test_what_is_never_sent_is_not_played() -> None:
     first = await talk.sent("One?")
     await state(first, PredictedRequest)
     await talk.prepared("Two?")
-    assert talk.cache.plays(first) and talk.cache.simulator.running is None
+    assert talk.cache.plays(first) and talk.cache.simulated.running is None
 
 
 async def test_a_refused_request_is_not_played() -> None:
@@ -137,5 +137,5 @@ async def test_a_refused_request_is_not_played() -> None:
     first = await talk.sent("One?")
     await state(first, PredictedRequest)
     talk.cache.refused()
-    assert not talk.cache.plays(first) and talk.cache.simulator.running is None
+    assert not talk.cache.plays(first) and talk.cache.simulated.running is None
     assert await talk.cache.ended(first, None) is None

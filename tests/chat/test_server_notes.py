@@ -12,12 +12,12 @@ from corpus import corpus
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache import ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
+from kvchat.cache.journal import Journal
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
+from kvchat.cache.llamacpp.slot_observer import SlotObserver
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_notes import ServerNotes, note_in
-from kvchat.chat.cache.slot_observer import SlotObserver
-from kvchat.chat.cache.turn_journal import Journal
-from kvchat.chat.events import EventBus
+from kvchat.chat.cache.turn_journal import TurnJournal
 
 SERVER = "http://127.0.0.1:8080"
 LIGHT, SHIPS = Tokens(range(100, 400)), Tokens(range(1000, 1300))
@@ -32,13 +32,15 @@ class Run:
         self.incognito, self.stored, self.written = incognito, text, 0
         self.asked: list[tuple[str, str]] = []
         self.simulator = Hypotheses(guesses(slots))
-        self.journal = Journal(lambda: at)
-        self.slots = SlotObserver(None, SERVER, self.simulator, self.journal, EventBus())  # type: ignore[arg-type]
+        self.turns = TurnJournal(lambda: at)
+        self.journal = self.turns.log
+        self.slots = SlotObserver(SERVER, self.simulator, self.journal)
         self.notes = ServerNotes(
             ServerInfo("llama.cpp", SERVER, HostClass.LOOPBACK),
             self,
-            self,
-            self.slots,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self.slots,
+            self.turns,
         )
         self.notes.recall()
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.engine import gguf, models, options, process
+from kvchat.cache.journal import Journal
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.chat.cache.states.snapshots import Snapshots
-from kvchat.chat.cache.turn_journal import Journal
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.server import connection

@@ -327,7 +327,7 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
             assert figures.cached_tokens >= used - 1
 
             await cache.settled()
-            exact = (cache.predictions, cache.exact)
+            exact = (cache.simulated.predictions, cache.simulated.exact)
             assert exact[0] >= 2 and exact[0] == exact[1]
         finally:
             await service.aclose()

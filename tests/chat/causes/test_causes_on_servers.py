@@ -148,7 +148,7 @@ async def test_another_model_by_the_same_name(
             await chat.service.conversations.open(id)
         told(await chat.say(id), Cause.OTHER_MODEL, f"{then}.gguf answered in place of {first}.gguf")
         cache = chat.service.servers.link(id).cache
-        assert cache is not None and cache.simulator.best.shape.rewind is model_shape(read_header(models[then])).rewind
+        assert cache is not None and cache.simulated.best.shape.rewind is model_shape(read_header(models[then])).rewind
         assert (await chat.say(id)).cause is None
 
 

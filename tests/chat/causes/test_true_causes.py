@@ -67,7 +67,7 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
             id = await chat.begin()
             await chat.turns(id, 3)
             cache = chat.service.servers.link(id).cache
-            taken = next(slot for slot, held in enumerate(cache.simulator.best.slots) if held)  # type: ignore[union-attr]
+            taken = next(slot for slot, held in enumerate(cache.simulated.best.slots) if held)  # type: ignore[union-attr]
             empty["id_slot"] = 1 - taken
             await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
             told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvchat.cache.cache import Cache as Cache
     from kvchat.cache.causes.cause import Divergence as Divergence
     from kvchat.cache.causes.cause import Finding as Finding
     from kvchat.cache.causes.cause import Reason as Reason
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kvchat.cache.tokens import Tokens as Tokens
 
 _MODULES = {
+    "cache": ("Cache",),
     "causes.cause": ("Divergence", "Finding", "Reason", "Remedy"),
     "causes.cut": ("dropped_text",),
     "causes.evidence": ("Change",),

@@ -51,7 +51,7 @@ async def probe(cache: ServerCache, spent: Callable[[SpeedSample], None]) -> Non
             cache.side_request_cut(None)
             raise
         if done.cached_tokens is not None:
-            cache.simulator.reported(done.cached_tokens)
-        cache.simulator.end(Tokens.unknown(1))
+            cache.simulated.heard(done.cached_tokens, counts=False)
+        cache.simulated.ended(Tokens.unknown(1))
         spent(SpeedSample(done.cached_tokens or 0, len(prompt), (done.prompt_ms or 0.0) / 1000))
         await cache.look()

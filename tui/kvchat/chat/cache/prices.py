@@ -138,7 +138,8 @@ class Prices:
         if history is not None:
             end = max(start, history)  # the next question's own beginning is not the act's
         return replace(
-            price(end - start, speed, start=start, exact=cache.is_sure_of(tokens)), alternative=estimate.alternative
+            price(end - start, speed, start=start, exact=cache.simulated.is_sure_of(tokens)),
+            alternative=estimate.alternative,
         )
 
     async def of_several(
@@ -175,11 +176,11 @@ class Prices:
             return Price(None)
         count, _ = wanted.requests(self._core.tracker.most_answers(id))[0]
         plan = self._routes.options(cache, id, path[:-1], tokens)
-        chosen, said = plan.chosen, cache.simulator.best.predict(tokens, plan.slot, answers=count)
+        chosen, said = plan.chosen, cache.simulated.best.predict(tokens, plan.slot, answers=count)
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
         losing = tuple((self._core.conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
         held = len(tokens) - chosen.tokens
-        exact = cache.is_sure_of(tokens) and not others
+        exact = cache.simulated.is_sure_of(tokens) and not others
         return replace(price(chosen.tokens + len(tokens) * others, speed, start=held, exact=exact), losing=losing)
 
     def of_tools(self, id: str, names: Sequence[str]) -> Price:
@@ -240,7 +241,7 @@ class Prices:
     def _has_room(self, id: str) -> bool:
         """Whether the server can hold both the branch that is left and a new one."""
         cache = self._core.tracker.cache_for(id)
-        shape = cache.simulator.best.shape if cache is not None else None
+        shape = cache.simulated.best.shape if cache is not None else None
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 
     def moving(self, id: str, name: str) -> Price:

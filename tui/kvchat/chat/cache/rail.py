@@ -69,13 +69,13 @@ class Rail:
             return Cached(chosen.restores.tokens, Where.STORED)
         if chosen.way is Way.DETOUR:
             return Cached(len(prefix) - chosen.tokens + len(DETOUR), Where.STORED)
-        found = cache.simulator.best.predict(prefix, chosen.slot)
+        found = cache.simulated.best.predict(prefix, chosen.slot)
         return Cached(found.cached, Where.SLOT if found.source == "slot" else Where.STORED)
 
     def look_again(self, id: str) -> None:
         """The user comes back to the window: others may have used the slots of its server meanwhile."""
         cache = self._core.servers.link(id).cache
-        if cache is None or cache.slots.state.asleep or cache.simulator.running is not None:
+        if cache is None or cache.slots.state.asleep or cache.simulated.running is not None:
             return
 
         async def look() -> None:

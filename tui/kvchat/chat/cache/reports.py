@@ -60,13 +60,13 @@ class CacheReports:
             messages=tuple(_messages(path)),
             turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(cache)) if cache is not None else None,
-            exact=cache is not None and cache.predictions > 0 and cache.is_sure,
-            predictions=cache.predictions if cache else 0,
-            exact_predictions=cache.exact if cache else 0,
-            shown=cache.trust.shown_by(cache.server.build) if cache else None,
+            exact=cache is not None and cache.simulated.predictions > 0 and cache.simulated.is_sure,
+            predictions=cache.simulated.predictions if cache else 0,
+            exact_predictions=cache.simulated.exact if cache else 0,
+            shown=cache.simulated.trust.shown_by(cache.server.build) if cache else None,
             plan=cache.plan if cache else None,
             speed=self._core.speeds.fit(record.id),
-            rules=cache_rules(cache.simulator.best.shape, self._core.branch_requests.known_ids(record.id, path))
+            rules=cache_rules(cache.simulated.best.shape, self._core.branch_requests.known_ids(record.id, path))
             if cache
             else "",
             here=Ledger(
@@ -91,7 +91,7 @@ class CacheReports:
         conversation, link = self._core.conversations.loaded[id], self._core.servers.link(id)
         cache, info = link.cache, link.connector.info
         return Holdings(
-            slots=len(cache.simulator.best.slots) if cache is not None else None,
+            slots=len(cache.simulated.best.slots) if cache is not None else None,
             window=info.context_size if info is not None else None,
             states=tuple(self._states(cache)),
             turns=tuple(turn for turn in _turns(conversation.path(), {}) if turn.figures is not None),
@@ -115,7 +115,7 @@ class CacheReports:
     def _states(self, cache: ServerCache | None) -> Iterable[HeldState]:
         if cache is None:
             return
-        simulator = cache.simulator.best
+        simulator = cache.simulated.best
         for index, held in enumerate(simulator.slots):
             if held is not None:
                 yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None, held.owner)

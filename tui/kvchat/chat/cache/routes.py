@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from functools import partial
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache import Held, Plan, Rewind, Shape, Tokens
-from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way, beside, plan
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.server_cache import ServerCache
@@ -53,7 +52,9 @@ class Routes:
                 await self.prepare(backend, cache, way, turn.session_id, path)
                 return way.slot if way.way is Way.PIN else None
         prefix = cache.prompts.known_prefix(before)
-        others_return = cache.simulator.best.shape.gives_own_slots and any(cache.returns(turn.session_id).values())
+        others_return = cache.simulated.best.shape.gives_own_slots and any(
+            cache.simulated.returns(turn.session_id).values()
+        )
         if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
             prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than its ids take to read
         if prefix and prepared.asked_before:  # what holds the question, too, is not lost
@@ -79,8 +80,7 @@ class Routes:
         """The cheapest way to send `prompt`, of conversation `id` or of none, that takes nothing of the one that is
         looked at; None: there is none."""
         keep = self._next_of_open(cache, id) or NO_TOKENS
-        detour = self._core.settings.cache.detour
-        return beside(cache.simulator.likely, prompt, keep, detour=detour, busy=cache.slots.busy)
+        return cache.simulated.beside(prompt, keep, detour=self._core.settings.cache.detour)
 
     def _next_of_open(self, cache: ServerCache, id: str) -> Tokens | None:
         """What the next question begins with in the conversation that is looked at, where that is another one than `id`
@@ -109,7 +109,7 @@ class Routes:
         try:
             async with asyncio.timeout(DETOUR_S):
                 await cache.access.prefill(prompt, lambda _: None)
-            cache.simulator.end(Tokens.unknown(1))
+            cache.simulated.ended(Tokens.unknown(1))
         except (BackendError, TimeoutError):
             cache.side_request_cut(None)
         except asyncio.CancelledError:
@@ -124,22 +124,14 @@ class Routes:
 
     def options(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """As `plan`, for somebody who only wants to know."""
-        restorable = self._restorable(cache, path, prefix)
-        planned = partial(
-            plan,
-            prompt=prefix,
+        return cache.simulated.before(
+            prefix,
+            id,
             detour=self._core.settings.cache.detour,
-            idle=idle,
-            busy=cache.slots.busy,
-            restorable=restorable,
+            restorable=self._restorable(cache, path, prefix),
             secured=self._secured(cache),
-            returns=cache.returns(id),
+            idle=idle,
         )
-        found = planned(cache.simulator.best)
-        if restorable is not None and not restorable.cost:  # kept: also where only a guess says that it is there
-            modest = planned(cache.simulator.modest(prefix))
-            return modest if modest.chosen.way is Way.RESTORE else found
-        return found
 
     async def look_up(self, cache: ServerCache, path: Sequence[Node]) -> None:
         """Have the tokens of the snapshots at hand that may be of use for a branch, which `options` goes by."""
@@ -172,20 +164,20 @@ class Routes:
         Of one with other messages too a model that cannot go back at will goes on from a checkpoint, where the files of
         the server's build have these and its rules are known.
         """
-        simulator, snapshots = cache.simulator, self._saver.snapshots(cache)
+        simulated, snapshots = cache.simulated, self._saver.snapshots(cache)
         ids = snapshots.ids(snapshot) if snapshots is not None else None
-        shapes = [simulator.best.shape]
+        shapes = [simulated.best.shape]
         if not (whole := _is_whole(snapshot, path)):
-            shapes.append(simulator.modest(prefix).shape)
+            shapes.append(simulated.modest(prefix).shape)
         goes_back = all(shape.rewind is Rewind.ANYWHERE for shape in shapes)
-        if ids is None or not (goes_back or (cache.is_sure and snapshot.memory.checkpoints)):
+        if ids is None or not (goes_back or (cache.simulated.is_sure and snapshot.memory.checkpoints)):
             return snapshot.tokens if whole else 0
         return min(_reused_of(Held(ids, "", 0.0, snapshot.memory), prefix, shape) for shape in shapes)
 
     def _secured(self, cache: ServerCache) -> dict[int, int]:
         """By slot whose state is in a snapshot, or can be put into one: what that and restoring it cost, in tokens."""
         snapshots, found = self._saver.snapshots(cache), dict[int, int]()
-        for slot in range(len(cache.simulator.best.slots)) if snapshots is not None else ():
+        for slot in range(len(cache.simulated.best.slots)) if snapshots is not None else ():
             held = self._saver.content(cache, slot)
             if snapshots is not None and held is not None:
                 seconds = snapshots.seconds_for(held.tokens)
@@ -217,7 +209,7 @@ class Routes:
         done = await snapshots.restore(backend, slot, found)
         if isinstance(done, Refused):
             if done.slot_emptied:
-                cache.simulator.cleared(slot)
+                cache.simulated.cleared(slot)
             return
         cache.restored(slot, Held(done.ids, id, self._core.timestamp(), done.snapshot.memory, found.digest))
         cache.holds(id, found.path)

@@ -32,17 +32,17 @@ from kvchat.backends.dialect import (
     ServerInfo,
     Waiting,
 )
-from kvchat.cache import Held, Plan, Rewind, Shape, SlotCount, Tokens, Trust
+from kvchat.cache import Cache, Held, Plan, ServerState, SlotCount, Tokens
+from kvchat.cache.cache import NOWHERE
 from kvchat.cache.causes.divergence import content_of
-from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
-from kvchat.cache.llamacpp.hypotheses import TOLERANCE, Hypotheses
+from kvchat.cache.llamacpp.hypotheses import TOLERANCE
 from kvchat.cache.llamacpp.simulator import Prediction
+from kvchat.cache.llamacpp.slot_observer import Look, with_new_task
 from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.prompt_tokens import PromptTokens
 from kvchat.chat.cache.server_notes import ServerNotes
-from kvchat.chat.cache.slot_observer import LOOK_S, Look, SlotObserver, with_new_task
 from kvchat.chat.cache.tracked_turn import (
     EndedAnswers,
     PredictedRequest,
@@ -51,13 +51,15 @@ from kvchat.chat.cache.tracked_turn import (
     TokenizedRequest,
     TrackedTurn,
 )
-from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
+from kvchat.chat.cache.turn_journal import TurnJournal, identity, stopped_by_model
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures, new_tokens, reads_back
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tree_read import ReadBefore
 
+LOOK_S = 0.5
+"""A look at the slots that takes longer changes nothing."""
 READ_S = 0.5
 """How long an answer that has ended waits for its prompt's tokens."""
 AWAKE_S = 60.0
@@ -132,16 +134,16 @@ class ServerCache:
     """The cache of one server and model. A chat request enters by four doors: `before`, `sent`, `ended` and `left`."""
 
     def __init__(
-        self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, journal: Journal, ground: Ground
+        self, access: CacheAccess, server: ServerInfo, simulated: Cache, journal: TurnJournal, ground: Ground
     ) -> None:
         self.access = access
         self.server = server
-        self.simulator = simulator
+        self.simulated = simulated
+        """What it holds, by the ids of what is sent."""
+        self.slots = simulated.slots
         self.journal = journal
         self._ground = ground
         self.prompts = PromptTokens(access, ground.events)
-        is_router = server.room_for_models is not None
-        self.slots = SlotObserver(access, server.base_url, simulator, journal, ground.events, is_router=is_router)
         self.cancelled = CancelledSlots(access, server, ground, self._freed)
         self.notes: ServerNotes | None = None
         """None: nothing is noted, as of the embedded engine, which ends with kvchat."""
@@ -151,8 +153,6 @@ class ServerCache:
         """Whether the slots were looked at for the request that comes now."""
         self.plan: Plan | None = None
         """The plan of the last request."""
-        self.predictions = self.exact = 0
-        self.trust = Trust()
         self.heard_at = 0.0
         """When the server said who it is, or answered, on the monotonic clock."""
         self.heads: dict[str, tuple[str, ...]] = {}
@@ -164,15 +164,6 @@ class ServerCache:
         """The chat request that is being played, or was played last."""
         self._side_prompt = NO_TOKENS
         self._users = UserStarts(access)
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the rules that it is played by are the server's."""
-        return self.trust.is_sure(self.server.build)
-
-    def is_sure_of(self, prompt: Tokens) -> bool:
-        """The same, and whether nothing that is still guessed about the server makes a difference to a prompt."""
-        return self.is_sure and self.simulator.agree_on(prompt)
 
     def heard(self) -> None:
         """The server said who it is, or answered."""
@@ -189,10 +180,10 @@ class ServerCache:
         """Look at the slots and correct the simulator."""
         counts = await self._counts()
         if counts is None:
-            self.slots.busy = frozenset(range(len(self.simulator.best.slots)))  # nothing shows one idle
+            self.slots.busy = frozenset(range(len(self.simulated.best.slots)))  # nothing shows one idle
             return Look(late=True)
         self._observe(counts)
-        if self.simulator.running is None:
+        if self.simulated.running is None:
             self._note()
         return Look(tuple(counts))
 
@@ -209,21 +200,32 @@ class ServerCache:
         return True
 
     async def _counts(self) -> Sequence[SlotCount] | None:
-        return await self.slots.counts() if self.prompts.works else ()
+        """What the slots hold; nothing where the server does not say, None where it does not in time."""
+        if not self.prompts.works:
+            return ()
+        try:
+            async with asyncio.timeout(LOOK_S):
+                return await self.access.slot_counts()
+        except TimeoutError:
+            return None
+        except BackendError:
+            return ()
 
-    def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1) -> None:
-        """As of `SlotObserver`; a slot that holds what no kvchat left there was used by another program."""
+    def _observe(self, counts: Sequence[SlotCount], slot: int | None = NOWHERE, left: int = NOWHERE) -> None:
+        """As of `Cache.left`; another kvchat may have left what a slot holds."""
         if not counts:
             return
-        since, self.slots.looked_at = self.slots.looked_at, self._ground.timestamp()
-        surprised, strange = self.slots.observe(counts, slot, left)
-        for found in strange:
-            if self.notes is None or not self.notes.explains(found.slot, counts[found.slot]):
-                foreign = Foreign(found.slot, found.count, int(since), int(self.slots.looked_at))
-                self.journal.saw(self.server.base_url, "foreign", foreign)
+        explains = self.notes.explains if self.notes is not None else None
+        surprised = self.simulated.left(counts, slot, left, explains=explains)
         if self.notes is not None:
             self.notes.looked()
         if surprised:
+            self._ground.events.tell(WarmthChanged())
+
+    def noticed(self, state: ServerState) -> None:
+        """The server said who it is."""
+        self.heard()
+        if self.slots.noticed(state):
             self._ground.events.tell(WarmthChanged())
 
     def _freed(self, counts: Sequence[SlotCount]) -> None:
@@ -233,12 +235,6 @@ class ServerCache:
     def _note(self) -> None:
         if self.notes is not None:
             self.notes.note_down()
-
-    def returns(self, id: str) -> dict[str, int]:
-        """By owner: how often what a slot holds of it is expected to be of use again, for a request of the
-        conversation `id`, whose own states do not count. A state that is not known to be ours counts as much as any."""
-        returns = self.journal.returns_to(self.server.base_url)
-        return {**returns, "": max(returns.values(), default=0), id: 0}
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
@@ -286,13 +282,12 @@ class ServerCache:
                     prompt = await self.prompts.prompt(turn)
             except TimeoutError:
                 prompt = None
-        return self.cancelled.hold_up(self.simulator.best.slot_after_cancel(prompt) if prompt else None)
+        return self.cancelled.hold_up(self.simulated.best.slot_after_cancel(prompt) if prompt else None)
 
     def sent(self, prepared: PreparedRequest, slot: int | None = None) -> TrackedTurn:
         """The request is on its way: get its token ids meanwhile."""
-        self.slots.request_sent()
-        before = self.simulator.best.copy()
-        sent = SentRequest(**asdict(prepared), number=self.journal.next(), pinned=slot, before=before)
+        number, before = self.simulated.goes_out(), self.simulated.best.copy()
+        sent = SentRequest(**asdict(prepared), number=number, pinned=slot, before=before)
         self._current = Playback(TrackedTurn(sent), self._read)
         return self._current.tracked
 
@@ -334,16 +329,18 @@ class ServerCache:
             await self.notes.identify(turn.session_id)
         if not self._is_open(playback):
             return
-        users = () if self.simulator.rewinds else await self._users.places(turn.model, tokens)
-        owner = turn.session_id
-        tip = request.extended[-1].digest.hex() if request.extended else ""
-        prediction = self.simulator.begin(
-            tokens, owner, self._ground.timestamp(), request.pinned, users, tip, turn.answers
+        users = () if self.simulated.rewinds else await self._users.places(turn.model, tokens)
+        prediction = self.simulated.sent(
+            tokens,
+            turn.session_id,
+            slot=request.pinned,
+            users=users,
+            tip=request.extended[-1].digest.hex() if request.extended else "",
+            answers=turn.answers,
+            kind=request.kind,
+            number=request.number,
         )
         tracked.request = predicted = request.predicted(prediction)
-        self.journal.used(
-            request.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, request.number
-        )
         self._note()
         if (history := predicted.history) is None:
             history = await self._history(predicted)
@@ -404,7 +401,7 @@ class ServerCache:
         if playback.shown.text == request.rendered or not self._is_open(playback):
             return
         self.prompts.was_read_otherwise(request.turn)
-        self.simulator.never_began()
+        self.simulated.never_began()
         playback.tracked.request = request.withdrawn()
         playback.reading = asyncio.create_task(self._read(playback))
 
@@ -436,34 +433,35 @@ class ServerCache:
         prediction, cached = request.prediction, figures.cached_tokens
         if cached is None:
             return replace(figures, predicted_cached=prediction.cached)
-        inherited = cached > prediction.cached and (self.slots.inherits or not request.certain)
-        roughly = request.goes_on_from_a_call and prediction.most > prediction.cached
-        some_unknown = cached != prediction.cached and prediction.allows(cached)  # ids of what was held
-        hidden = inherited or (some_unknown and not roughly)
         self._batched(request, playback.batches)
-        if not cached and await self._denies(request):
-            reported = request.reported(prediction, denied=prediction.cached)  # not believed: it holds what it is to
-        else:
-            self.simulator.reported(cached, proves=not inherited)
-            reported = request.reported(await self._answered_by(request, cached), denied=None)
-        if not (hidden and cached > prediction.cached) and (proved := self.simulator.proved) is not None:
-            reported = replace(reported, shape=proved.shape, before=proved.before, prediction=proved.prediction)
+        denied = not cached and await self._denies(request)  # not believed: it holds what it is to
+        heard = self.simulated.heard(
+            cached,
+            slot=None if denied else await self._answered_by(request, cached),
+            certain=request.certain,
+            roughly=request.goes_on_from_a_call and prediction.most > prediction.cached,
+            denied=denied,
+        )
+        played = self.simulated.last
+        assert played is not None and played.prediction is not None
+        reported = request.reported(played.prediction, denied=prediction.cached if denied else None)
+        if played.shape is not None:
+            reported = replace(reported, shape=played.shape, before=played.before)
         tracked.request = reported
-        if hidden:
+        if heard.predicted_cached is None:
             return figures
-        if not roughly:
-            self.predictions += 1
-            self.exact += prediction.cached == cached
-        return replace(figures, predicted_cached=prediction.cached, predicted_roughly=roughly or None)
+        return replace(figures, predicted_cached=prediction.cached, predicted_roughly=heard.predicted_roughly)
 
     async def _denies(self, request: PredictedRequest) -> bool:
         """Whether a server that reports nothing cached answered in the very slot that is sure to have held the prompt's
         beginning, and was not started again meanwhile."""
         prediction = request.prediction
-        undisturbed = self.is_sure and request.certain and not request.beside_cancelled and request.turn.answers == 1
+        undisturbed = (
+            self.simulated.is_sure and request.certain and not request.beside_cancelled and request.turn.answers == 1
+        )
         if prediction.cached <= NOISE or not undisturbed:
             return False
-        if not self.simulator.surely_cached(request.tokens, request.pinned):
+        if not self.simulated.surely_cached(request.tokens, request.pinned):
             return False
         before, counts = self.slots.tasks_at_begin, await self._counts() or ()
         if with_new_task(counts, before) != [prediction.slot]:
@@ -476,21 +474,16 @@ class ServerCache:
         ends = [one.processed for one in batches if one.processed > one.cached]
         if ends[-1:] != [len(request.tokens)] or ends != sorted(set(ends)) or self.slots.busy:
             return
-        self.simulator.batched(batches[0].cached, ends)
-        self.journal.replayed(request.number, self.simulator.all_said)
+        self.simulated.batched(batches[0].cached, ends)
 
-    async def _answered_by(self, request: PredictedRequest, cached: int) -> Prediction:
-        """The prediction, with the slot that answered: where less or more was reused than predicted, that may be
-        another one, the one with a new task."""
+    async def _answered_by(self, request: PredictedRequest, cached: int) -> int | None:
+        """The slot that answered, where it is another one than was predicted: where less or more was reused, that may
+        be so of the one with a new task. None: it is not."""
         prediction = request.prediction
         if request.altered or abs(prediction.cached - cached) <= TOLERANCE:
-            return prediction
-        counts = await self._counts() or ()
-        new = with_new_task(counts, self.slots.tasks_at_begin)
-        if request.turn.answers != 1 or len(new) != 1 or new[0] == prediction.slot:
-            return prediction
-        self.simulator.answered_in(new[0], cached)
-        return replace(prediction, slot=new[0], common=min(prediction.common, cached))
+            return None
+        new = with_new_task(await self._counts() or (), self.slots.tasks_at_begin)
+        return new[0] if request.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot else None
 
     def left(self, tracked: TrackedTurn, ended: EndedAnswers, settled: ChatTurn) -> None:
         """After the answers to a request: find out what it left in the cache, in a task of its own. `settled`: what
@@ -555,10 +548,9 @@ class ServerCache:
         processed, stopped = playback.processed, ended.is_broken_off
         if ended.predicted:
             tip = held[-1].digest.hex() if held else ""
-            self.simulator.end(sampled, stopped=stopped, tip=tip, order=ended.order)
+            self.simulated.ended(sampled, stopped=stopped, tip=tip, order=ended.order)
         else:
-            self.simulator.cut(processed or request.prediction.cached)
-            self.slots.request_cut(unheard=processed is None)
+            self.simulated.cut(processed)
         if ended.first.figures is not None or processed is not None:  # else it was refused, and the slot is as it was
             self.holds(request.turn.session_id, tuple(node.digest.hex() for node in held))
         for used in (slot, *request.prediction.copies) if stopped else ():
@@ -586,24 +578,23 @@ class ServerCache:
         new = [slot for slot in found if counts[slot].tokens or request.turn.answers == 1]  # else empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
-            self.simulator.adopt(new[0], Held(left, owner, self._ground.timestamp(), tip=answer.digest.hex()))
+            self.simulated.adopted(request.kind, new[0], left, owner, answer.digest.hex(), request.number)
             if request.turn.has_images:  # of its messages all is known but the tokens
                 self.holds(owner, tuple(node.digest.hex() for node in request.held_after(answer)))
-            self.journal.used(request.kind, owner, self.server.base_url, new[0], {}, request.number)
 
     def refused(self) -> None:
         """The server refused the request that is being played and evaluated nothing of it: the next one need not wait
         for what it left."""
         playback, self._current = self._current, None
         if playback is not None and playback.request.prediction is not None:
-            self.simulator.never_began()
+            self.simulated.never_began()
 
     def _end_unknown(self, playback: Playback) -> None:
         """What a request left stays unknown: the next one does not wait for it, unless its slot may still compute."""
         playback.closed.set()
         request, phase, playback.phase = playback.request, playback.phase, "over"
         if isinstance(request, PredictedRequest) and phase != "over":
-            self.simulator.cut(playback.processed or request.prediction.cached)
+            self.simulated.cut(playback.processed or 0)
             if phase == "broken off":
                 heard = playback.processed is not None
                 self.cancelled.add(request.prediction.slot, len(request.tokens), heard=heard)
@@ -673,61 +664,33 @@ class ServerCache:
     def side_request(
         self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens, slot: int | None = None, tip: str = ""
     ) -> Prediction:
-        """A request that reads `prompt` is sent: play it. `simulator.end` or `simulator.cut` must follow. `tip`: as of
+        """A request that reads `prompt` is sent: play it. `Cache.ended` or `side_request_cut` must follow. `tip`: as of
         `Held`."""
-        prediction = self.simulator.begin(prompt, owner, self._ground.timestamp(), slot, tip=tip)
-        self.slots.request_sent()
+        prediction = self.simulated.sent(prompt, owner, slot=slot, tip=tip, kind=kind)
         self._side_prompt = prompt
-        self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said)
         self._note()
         return prediction
 
     async def examined(self) -> None:
         """Requests of ours that were not played, the doctor's, have used the slots: what these hold is seen now."""
         counts = await self._counts() or ()
-        for slot in range(len(counts)):
-            self.journal.used("side", "", self.server.base_url, slot, {})
+        self.simulated.used(range(len(counts)))
         self._observe(counts, None)
         self._note()
 
     def restored(self, slot: int, held: Held) -> None:
         """A snapshot of a conversation was put into a slot."""
-        self.journal.used("conversation", held.owner, self.server.base_url, slot, self.simulator.restored(slot, held))
+        self.simulated.restored(slot, held)
         self._note()
 
     def probed(self, slot: int) -> None:
         """A request has asked what a slot holds and left that as it was."""
-        self.simulator.probed(slot)
-        self.slots.probed()
+        self.simulated.probed(slot)
         self._note()
 
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
         gets how far it came when the slots say so: a batch may have been on its way."""
-        self.simulator.cut(processed or 0)
-        said = self.simulator.said
-        came_there = (said.slot, came) if said is not None and came is not None else None
-        self.slots.request_cut(unheard=processed is None, came=came_there)
-        if said is not None:
+        self.simulated.cut(processed, came)
+        if (said := self.simulated.said) is not None:
             self.cancelled.add(said.slot, len(self._side_prompt), heard=processed is not None)
-
-    def shape(self, evidence: Evidence) -> Shape:
-        """What the cache is like, as far as this turn shows. A model that was never seen to lose anything
-        by it is taken for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds
-        after an act that makes it go back."""
-        shape, said, cached = self.simulator.proved_shape, evidence.prediction, evidence.figures.cached_tokens
-        dense = self.simulator.is_dense
-        if dense is None:
-            held = said.best_where if said is not None else None
-            dense = (
-                said is None
-                or cached is None
-                or said.source != "slot"
-                or said.cached <= cached + NOISE
-                or held is None
-                or (held.kind, held.index) != ("slot", said.slot)
-                or evidence.changed_by not in GOING_BACK
-            )
-        if dense:
-            return replace(shape, rewind=Rewind.ANYWHERE)
-        return shape if shape.rewind is not Rewind.ANYWHERE else replace(shape, rewind=Rewind.NOWHERE)

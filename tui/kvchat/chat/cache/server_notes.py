@@ -21,10 +21,11 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.cache import Held, Memory, ServerState, SlotCount, Tokens
+from kvchat.cache.journal import Sighting, Use
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, shape_to_json
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.chat.cache.slot_observer import SOMEWHERE, UNSEEN, SlotObserver
-from kvchat.chat.cache.turn_journal import Sighting, Use
+from kvchat.cache.llamacpp.slot_observer import SOMEWHERE, UNSEEN, SlotObserver
+from kvchat.chat.cache.turn_journal import TurnJournal
 from kvchat.chat.ground import Ground
 from kvchat.store import StoreError
 
@@ -156,14 +157,16 @@ class ServerNotes:
     """The note of one server. What another run noted is taken over; the ids of its states are found out when they are
     needed."""
 
-    def __init__(self, server: ServerInfo, ground: Ground, ids: BranchIds, slots: SlotObserver) -> None:
+    def __init__(
+        self, server: ServerInfo, ground: Ground, ids: BranchIds, slots: SlotObserver, journal: TurnJournal
+    ) -> None:
         self._server = server
         self._name = notes_key(server)
         self._ground = ground
         self._ids = ids
         self._slots = slots
         self._simulator = slots.simulator
-        self._journal = slots.journal
+        self._journal = journal
         self._sure: dict[State, int] = {}
         """As other runs noted it: how many ids of its branch a state begins with."""
         self._unknown: dict[State, int] = {}
@@ -199,7 +202,8 @@ class ServerNotes:
     def _merge(self, note: Note) -> None:
         """Take over who used the server."""
         uses = [use.use(self._server.base_url) for use in note.uses]
-        self._journal.recall(self._server.base_url, note.number, uses, note.reads, note.seen)
+        self._journal.log.recall(self._server.base_url, note.number, uses, note.seen)
+        self._journal.recall(self._server.base_url, note.reads)
         for claim in note.claims():
             if claim.sure:
                 self._sure[claim.state] = self._unknown[claim.state] = min(claim.sure, claim.tokens)
@@ -259,7 +263,7 @@ class ServerNotes:
 
         if sure:
             self._simulator.identify(known)
-            self._journal.identify(known)
+            self._journal.log.identify(known)
 
     # -- what is noted ----------------------------------------------------------------------------------------------
 
@@ -275,7 +279,10 @@ class ServerNotes:
 
     def _is_new(self) -> bool:
         slots = self._slots
-        before, self._last_facts = self._last_facts, (self._journal.number, slots.tasks, slots.tokens, slots.running)
+        before, self._last_facts = (
+            self._last_facts,
+            (self._journal.log.number, slots.tasks, slots.tokens, slots.running),
+        )
         return before != self._last_facts and not self._ground.incognito
 
     async def _write(self) -> None:
@@ -312,7 +319,7 @@ class ServerNotes:
             memories={kind: tuple(memories) for kind, memories in self._simulator.memories.items()},
             records=tuple(self._simulator.records),
             shapes=_fingerprint(self._simulator),
-            number=self._journal.number,
+            number=self._journal.log.number,
             uses=tuple(
                 NotedUse(
                     use.number,
@@ -323,10 +330,10 @@ class ServerNotes:
                     tuple(map(claim, said.overwritten)),
                     tuple(map(claim, said.pushed_out)),
                 )
-                for use, said in self._journal.uses_of(url, self._simulator.proved_shape)
+                for use, said in self._journal.log.uses_of(url, self._simulator.proved_shape)
             ),
             reads=self._journal.reads_of(url),
-            seen=tuple(self._journal.seen_of(url)),
+            seen=tuple(self._journal.log.seen_of(url)),
             file=self._slots.state.file,
         )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from kvchat.backends.dialect import ChatTurn
-from kvchat.cache import Held, Shape, Tokens
+from kvchat.cache import Shape, Tokens
 from kvchat.cache.causes.evidence import NOBODY, Sent, ServerIdentity
+from kvchat.cache.journal import SentPrompt
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.prompt.message import Node, Role, State
@@ -115,23 +116,12 @@ class SentRequest(PreparedRequest, frozen=True, kw_only=True):
             adapters=canonical(adapters).decode() if adapters else "",
         )
 
-    def kept(self, slot: int | None) -> int | None:
-        """Tokens of this prompt that a slot held when it was sent; None: not known."""
-        if slot is None or self.before is None or self.tokens is None or slot >= len(self.before.slots):
-            return None
-        held = self.before.slots[slot]
-        return held.tokens.common(self.tokens) if held is not None else 0
-
-    def without_parked(self, cached: int) -> Prediction | None:
-        """What would have been predicted if the server had lost the parked states of which more than `cached` tokens
-        are of use; None: not known."""
-        if self.before is None or self.tokens is None:
-            return None
-        return self.before.without_parked(self.tokens, cached).predict(self.tokens, self.pinned)
-
-    def shared(self, states: Iterable[Held]) -> int:
-        """The most tokens that one of some states begins this prompt with."""
-        return max((held.tokens.common(self.tokens) for held in states), default=0) if self.tokens else 0
+    @property
+    def played(self) -> SentPrompt:
+        """As it was played on the model of the server's cache."""
+        return SentPrompt(
+            self.number, self.turn.session_id, self.tokens, self.pinned, self.before, self.prediction, self.shape
+        )
 
     def drops_reasoning(self) -> bool | None:
         """Whether the template leaves earlier reasoning out; None where that does not show."""

@@ -38,22 +38,22 @@ from kvchat.backends.dialect import (
     TextDelta,
     Waiting,
 )
-from kvchat.cache import Change, Finding, Rewind, ServerState, Shape
+from kvchat.backends.kinds import kind_of
+from kvchat.cache import Cache, Change, Finding, Rewind, ServerState, Shape
 from kvchat.cache.causes.evidence import LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import is_tested, writes_checkpoints
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
-from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
+from kvchat.cache.llamacpp.cache_config import is_tested
+from kvchat.cache.llamacpp.hypotheses import shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.planner import DETOUR, Way
 from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json
 from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.branch_ids import ServerBranchIds
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.model_file import model_in_file
-from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.server_cache import LOOK_S, ServerCache
 from kvchat.chat.cache.server_notes import ServerNotes, note_in, notes_key
-from kvchat.chat.cache.slot_observer import LOOK_S
 from kvchat.chat.cache.speeds import PrefillSpeeds
 from kvchat.chat.cache.tracked_turn import EndedAnswers, SentRequest, TrackedTurn
-from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
+from kvchat.chat.cache.turn_journal import TurnJournal, identity, stopped_by_model
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import ServerChanged, WarmthChanged
@@ -70,11 +70,6 @@ from kvchat.store import StoreError
 from kvchat.text.faults import Fault
 from kvchat.values import Statement
 
-NOBODY_FORESEES = frozenset(
-    {Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED, Cause.CACHE_FULL}
-    | {Cause.REPORTED_COLD}
-)
-"""Causes that speak against no prediction."""
 RECENT_S = 0.5
 """What a server said of itself this long ago still holds: none is started again, its model loaded, in less."""
 QUICK_S = 0.1
@@ -99,7 +94,7 @@ class CacheTracker:
         self._servers = servers
         self._requests = requests
         self._speeds = speeds
-        self._journal = Journal(ground.timestamp)
+        self._journal = TurnJournal(ground.timestamp)
         self.warming = ""
         """The conversation that is warmed up now; empty: none."""
         self.warmup_progress: PromptProgress | None = None
@@ -114,7 +109,7 @@ class CacheTracker:
             and (link.info.host_class is HostClass.LOOPBACK)
             and link.connector.connection.refuses  # one that hangs comes back with all that it held
         ):
-            self._journal.saw(link.info.base_url, "restarted")
+            self._journal.log.saw(link.info.base_url, "restarted")
 
     # -- the cache of a server ---------------------------------------------------------------------------------------
 
@@ -164,8 +159,7 @@ class CacheTracker:
         known_one = cache is not None and cache.server is backend.info
         if cache is not None and known_one and cache.prompts.works:
             if state is not None:
-                cache.heard()
-                cache.slots.noticed(state)
+                cache.noticed(state)
             return cache
         if cache is None and state is not None and self._may_be_several(backend.info, state):
             await self._told_apart(backend)
@@ -183,31 +177,30 @@ class CacheTracker:
             return None
         link.shared = None
         known = link.connector.cache_shape()
-        shapes = (
-            [known]
-            if known is not None
-            else guesses(
-                backend.info.slots,
-                self.learnt(backend.info),
-                backend.info.context_size,
-                await model_in_file(backend.info, state.file if state is not None else ""),
-            )
+        info = backend.info
+        simulated = Cache(
+            info.slots,
+            info.context_size,
+            info.build,
+            known=known,
+            learnt=self.learnt(info),
+            model=await model_in_file(info, state.file if state is not None else "") if known is None else None,
+            server=info.base_url,
+            is_router=info.room_for_models is not None,
+            journal=self._journal.log,
+            now=self._ground.timestamp,
         )
-        in_files = writes_checkpoints(backend.info.build)
-        shapes = [replace(shape, file_checkpoints=in_files) for shape in shapes]
-        cache = ServerCache(backend, backend.info, Hypotheses(shapes), self._journal, self._ground)
-        cache.trust = trust_from_json(self._ground.setting(_trust_key(backend.info)))
+        simulated.trust = trust_from_json(self._ground.setting(_trust_key(info)))
+        cache = ServerCache(backend, info, simulated, self._journal, self._ground)
         if known is None:
-            cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots)
+            cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots, self._journal)
             cache.notes.recall()
         cache.is_brief = self._servers.links.is_brief
-        cache.heard()
-        cache.slots.noticed(state or ServerState())
+        cache.noticed(state or ServerState())
         if not cache.slots.state.asleep:
             await cache.look()
         for slot, held in link.connector.refilled():
-            cache.simulator.restored(slot, held)
-            cache.simulator.probed(slot)
+            cache.simulated.refilled(slot, held)
         link.cache = cache
         if cache.notes is not None and self._servers.consent.agreed_to(backend.info):
             self._ground.in_background(self._identified(cache.notes))
@@ -226,7 +219,7 @@ class CacheTracker:
                     await backend.identify()
                     await self._told_apart(backend, state.process)
                     if state.has_other_file(known.slots.state):
-                        known.slots.noticed(state)  # another model by the same name: its cache is another one
+                        known.noticed(state)  # another model by the same name: its cache is another one
                     elif backend.info == known.server:
                         known.server = backend.info  # the same server, started again
                     self._ground.events.tell(ServerChanged())
@@ -291,7 +284,7 @@ class CacheTracker:
             cache = link.cache
             if cache is not None and cache.notes is not None and link.info is not None and not self._ground.incognito:
                 await cache.notes.noted()
-                await self._ids(cache).note_down(cache.simulator.best.held)
+                await self._ids(cache).note_down(cache.simulated.best.held)
 
     def _ids(self, cache: ServerCache) -> ServerBranchIds:
         return ServerBranchIds(cache, self._ground, self._conversations, self._servers, self._requests)
@@ -302,9 +295,11 @@ class CacheTracker:
 
     async def learn(self, link: Link, cache: ServerCache) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
-        learnt = {} if is_tested(cache.server.build) else {_trust_key(cache.server): trust_to_json(cache.trust)}
+        learnt = (
+            {} if is_tested(cache.server.build) else {_trust_key(cache.server): trust_to_json(cache.simulated.trust)}
+        )
         if link.connector.cache_shape() is None:
-            learnt[_rules_key(cache.server)] = shape_to_json(cache.simulator.best.shape)
+            learnt[_rules_key(cache.server)] = shape_to_json(cache.simulated.best.shape)
         for key, text in learnt.items():
             if self._ground.setting(key) != text:
                 await self._ground.keep_setting(key, text)
@@ -313,9 +308,9 @@ class CacheTracker:
         """How many answers to a question one request of a conversation gives. One where a window slides in one cache
         for all slots: the server runs out of room for the others, and breaks all of them off."""
         info, cache = self._servers.link(id).info, self.cache_for(id)
-        shape = cache.simulator.best.shape if cache is not None else Shape()
+        shape = cache.simulated.best.shape if cache is not None else Shape()
         slides = shape.rewind is Rewind.WINDOW and not shape.whole_window
-        if slides and cache is not None and (shape.unified or not cache.simulator.settled):
+        if slides and cache is not None and (shape.unified or not cache.simulated.is_settled):
             return 1
         asked_by_ids = (
             self._ground.settings.cache.token_ids
@@ -353,8 +348,8 @@ class CacheTracker:
     ) -> tuple[TurnFigures, Finding | None]:
         """The figures, and where tokens were wasted the cause."""
         request = tracked.request
-        self._journal.reported(request, figures)
-        block = self._journal.block(request.server)
+        self._journal.log.reported(request.server.base_url, figures)
+        block = self._journal.log.block(request.server.base_url, kind_of(request.server.kind).block)
         if cache is None and block > 1:
             figures = replace(figures, block=block)
         evidence = self._journal.evidence(request, figures, self._conversations.title, self._read_earlier)
@@ -363,26 +358,19 @@ class CacheTracker:
         if evidence.restarted and not evidence.now.server.embedded:
             evidence = replace(evidence, saves_slots=await _saves_slots(link))
         option = info.reasoning_option if info is not None else None
-        if cache is not None and not cache.is_sure:  # by whose rules it was predicted is not known
-            uses = tuple(use.unforeseen for use in evidence.uses)
-            evidence = replace(evidence, prediction=None, evicted=None, uses=uses)
         evidence = replace(
             evidence,
             loading_seen=evidence.loading_seen or tracked.loading_seen,
-            shape=cache.shape(evidence) if cache is not None else None,
-            may_be_full=cache is not None and cache.simulator.may_park,
             room_for_models=info.room_for_models if info is not None else None,
             can_keep_reasoning=True if option else False if cache is not None else None,
             reasoning_option=option,
         )
-        from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
+        if cache is not None:
+            finding = cache.simulated.explain(evidence)
+        else:
+            from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
-        finding = explain(evidence) or silent_loss(evidence)
-        predicted, cached = figures.predicted_cached, figures.cached_tokens
-        if cache is not None and predicted is not None and cached is not None and not figures.predicted_roughly:
-            kind = f"{evidence.changed_by or 'question'}, {request.prediction.source if request.prediction else ''}"
-            excused = finding is not None and finding.cause in NOBODY_FORESEES
-            cache.trust = cache.trust.judged(kind, predicted, cached, excused=excused)
+            finding = explain(evidence) or silent_loss(evidence)
         if finding is None:
             return figures, None
         figures = replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
@@ -399,7 +387,7 @@ class CacheTracker:
         if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
             if others and any(map(_ran_out, ended.answers)):
-                cache.simulator.ran_out()
+                cache.simulated.ran_out()
             cache.left(tracked, ended, self._requests.after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
             if not link.template_asked and not self._servers.links.is_brief:
@@ -429,7 +417,7 @@ class CacheTracker:
     def sent(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> TrackedTurn:
         """A request to a server that cannot be tracked, for what is known of it all the same."""
         server = identity(backend.info, turn.model)
-        return TrackedTurn(SentRequest(turn, path, server, number=self._journal.next()))
+        return TrackedTurn(SentRequest(turn, path, server, number=self._journal.log.next()))
 
     def watched(self, tracked: TrackedTurn, emit: Emit) -> Emit:
         """`emit`, that also notes when the server had to load its model first, and says with how far the prompt is read
@@ -529,8 +517,8 @@ class CacheTracker:
                 return found
         if not record.turns:
             return UNKNOWN
-        states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
-        states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
+        states = [(held, True) for held in cache.simulated.best.slots if held is not None and held.owner == id]
+        states += [(held, False) for held in cache.simulated.best.parked if held.owner == id]
         if not states and conversation is not None and has_images(wires_of(conversation.path())):
             return UNKNOWN  # only the server knows its tokens
         if not states and id in cache.unfollowed:
@@ -555,15 +543,15 @@ class CacheTracker:
         prefix = cache.prompts.known_prefix(self._requests.after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
-        simulator = cache.simulator.best
+        simulator = cache.simulated.best
         found = simulator.predict(prefix)
         detours = self._ground.settings.cache.detour
-        way = plan(simulator, prefix, detour=detours, busy=cache.slots.busy, returns=cache.returns(id)).chosen
+        way = cache.simulated.before(prefix, id, detour=detours).chosen
         detour = way.way is Way.DETOUR
         missing = max(0, way.tokens - 1 - (len(DETOUR) if detour else 0))
         owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]
         since = max((held.at for held in owned), default=None)
-        exact = cache.is_sure_of(prefix)
+        exact = cache.simulated.is_sure_of(prefix)
         if missing <= NOISE:
             in_slot = not detour and found.source == "slot"
             heat = Heat.WARM if in_slot else Heat.PARKED

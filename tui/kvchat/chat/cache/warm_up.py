@@ -331,13 +331,13 @@ class WarmUp(ConversationObserver):
         self._core.tracker.warms(id, progress)
         try:
             done = await cache.access.prefill(prefix, lambda progress: self._progressed(running, progress), slot)
-            cache.simulator.end(Tokens.unknown(1))
-            cache.journal.read_whole(cache.server.base_url)
+            cache.simulated.ended(Tokens.unknown(1))
+            cache.simulated.read_whole()
             if whole:
                 cache.holds(id, tuple(node.digest.hex() for node in path))
             cached = prediction.cached if done.cached_tokens is None else done.cached_tokens
             if done.cached_tokens is not None:
-                cache.simulator.reported(cached)
+                cache.simulated.heard(cached, counts=False)
             self._spent(id, cache, SpeedSample(cached, len(prefix), (done.prompt_ms or 0.0) / 1000))
         except asyncio.CancelledError:
             cache.side_request_cut(

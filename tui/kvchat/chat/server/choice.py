@@ -203,7 +203,7 @@ class ServerChooser:
         cache = link.cache
         if cache is None:
             return 0
-        owners = {held.owner for held in cache.simulator.best.slots if held is not None and held.owner}
+        owners = {held.owner for held in cache.simulated.best.slots if held is not None and held.owner}
         return sum(self._core.tracker.warmth(id).heat is Heat.WARM for id in owners)
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> DoctorReport:

@@ -230,7 +230,7 @@ class KeptStates(ConversationObserver):
             return True
         held = self._saver.whole(cache, id, path, prefix)
         if held is None:
-            owns = any(state is not None and state.owner == id for state in cache.simulator.best.slots)
+            owns = any(state is not None and state.owner == id for state in cache.simulated.best.slots)
             if not prefills and (kept.node or not owns):
                 return True
             if kept.node and not await self._save_head(link, id):

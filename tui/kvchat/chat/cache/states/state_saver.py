@@ -133,7 +133,7 @@ class StateSaver(ConversationObserver):
         snapshots.notice, snapshots.touched = self._notice, partial(self._touched, link)
         snapshots.claim(self.claims)
         if (cache := link.cache) is not None:
-            snapshots.shares_cells(cache.simulator.best.shape.unified)
+            snapshots.shares_cells(cache.simulated.best.shape.unified)
 
     def snapshots(self, cache: ServerCache) -> Snapshots | None:
         """The snapshots of the server that has this cache; None where none can be used now: while it works for somebody
@@ -163,9 +163,9 @@ class StateSaver(ConversationObserver):
         if cache is None:
             return
         if what is SlotOutcome.EMPTIED:
-            cache.simulator.cleared(slot)
+            cache.simulated.cleared(slot)
         elif what is SlotOutcome.RESTORED:
-            cache.simulator.put_back(slot)
+            cache.simulated.put_back(slot)
         cache.probed(slot)
 
     # -- what slots hold
@@ -180,13 +180,13 @@ class StateSaver(ConversationObserver):
 
     def contents(self, cache: ServerCache) -> list[SlotContent]:
         """What the slots hold of our conversations."""
-        found = (self.content(cache, slot) for slot in range(len(cache.simulator.best.slots)))
+        found = (self.content(cache, slot) for slot in range(len(cache.simulated.best.slots)))
         return [held for held in found if held is not None]
 
     def content(self, cache: ServerCache, slot: int) -> SlotContent | None:
         """What a slot holds of one of our conversations; None where it holds something else, or it is not known of
         which branch."""
-        state = cache.simulator.best.slots[slot]
+        state = cache.simulated.best.slots[slot]
         path = cache.heads.get(state.owner, ()) if state is not None else ()
         if state is None or not path or state.tip not in ("", path[-1]) or not self._is_listed(state.owner):
             return None
@@ -199,7 +199,7 @@ class StateSaver(ConversationObserver):
     def whole(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens) -> SlotContent | None:
         """The slot that holds just this branch of a conversation, of which every prompt begins with `prefix`, in a form
         from which it can go on after it was restored."""
-        simulator, branch = cache.simulator.best, digests(path)
+        simulator, branch = cache.simulated.best, digests(path)
         found = simulator.predict(prefix)
         state = simulator.slots[found.slot]
         if (
@@ -242,7 +242,7 @@ class StateSaver(ConversationObserver):
         if not prefix or digests(path) != cache.heads.get(id):
             return
         if self.whole(cache, id, path, prefix) is None:
-            found = cache.simulator.best.predict(prefix)
+            found = cache.simulated.best.predict(prefix)
             if self._settle is None or found.source != "slot" or len(prefix) - found.cached > SPARE_TOKENS:
                 return
             await self._settle(backend, cache, id, path, prefix)
@@ -300,7 +300,7 @@ class StateSaver(ConversationObserver):
 
     async def _save_at_rest(self, link: Link, cache: ServerCache, held: SlotContent) -> None:
         """Save what a slot holds; a sliding window with a checkpoint behind the answer, where the next turn goes on."""
-        if cache.simulator.best.shape.rewind is Rewind.WINDOW:
+        if cache.simulated.best.shape.rewind is Rewind.WINDOW:
             await self._save_settled(link, await link.connector.ready(), cache, held.conversation)
         await self.save_in(link, held)  # nothing more where that was done
 
@@ -309,7 +309,7 @@ class StateSaver(ConversationObserver):
     async def save_owned(self, link: Link, cache: ServerCache, owner: str, path: Sequence[Node]) -> None:
         """Save the slot that holds what was prefilled last for `owner`, as the state of `path` or of its beginning.
         Runs in the lane."""
-        for slot, state in enumerate(cache.simulator.best.slots):
+        for slot, state in enumerate(cache.simulated.best.slots):
             if state is not None and state.owner == owner:
                 whole = digests(path)
                 tokens, memory = state.tokens, state.memory

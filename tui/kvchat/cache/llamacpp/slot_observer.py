@@ -1,24 +1,19 @@
-"""Observes a server's slots and the process behind them, and corrects the simulator of its cache by what is seen.
-
-The server's word counts, not the simulator's; a look that fails or takes long changes nothing.
+"""What a server's slots and the process behind them show, and what that says of the requests before: it corrects the
+simulator, for the server's word counts.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
-from kvchat.backends.dialect import BackendError, CacheAccess
-from kvchat.cache import ServerState, SlotCount
+from kvchat.cache.journal import Journal
 from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.prediction import Mismatch
-from kvchat.chat.cache.turn_journal import Journal
-from kvchat.chat.events import EventBus, WarmthChanged
+from kvchat.cache.llamacpp.server_state import ServerState, SlotCount
 
-LOOK_S = 0.5
 NEVER: tuple[int, ...] = (-1,)
 SOMEWHERE = -1
 """The slot of a running request, while it is not known."""
@@ -42,23 +37,13 @@ class Look(Struct, frozen=True):
 class SlotObserver:
     """What a server says of its slots, and what that says of the requests before."""
 
-    def __init__(
-        self,
-        access: CacheAccess,
-        base_url: str,
-        simulator: Hypotheses,
-        journal: Journal,
-        events: EventBus,
-        *,
-        is_router: bool = False,
-    ) -> None:
-        """`is_router`: the process behind the slots is one model's, which a router loads and unloads."""
-        self._access = access
+    def __init__(self, server: str, simulator: Hypotheses, journal: Journal, *, is_router: bool = False) -> None:
+        """`server`: its name in the journal. `is_router`: the process behind the slots is one model's, which a router
+        loads and unloads."""
         self._ended: Literal["restarted", "unloaded"] = "unloaded" if is_router else "restarted"
-        self._base_url = base_url
+        self._server = server
         self.simulator = simulator
         self.journal = journal
-        self._events = events
         self.state = ServerState()
         """The server's last state."""
         self.busy: frozenset[int] = frozenset()
@@ -123,21 +108,11 @@ class SlotObserver:
         how many tokens that holds once its last batch has ended."""
         self._unheard, self._came = unheard, came
 
-    async def counts(self) -> Sequence[SlotCount] | None:
-        """What the slots hold; nothing where the server does not say, None where it does not in time."""
-        try:
-            async with asyncio.timeout(LOOK_S):
-                return await self._access.slot_counts()
-        except TimeoutError:
-            return None
-        except BackendError:
-            return ()
-
     def observe(
         self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1
     ) -> tuple[bool, list[Mismatch]]:
         """Correct the simulator by what the slots hold. Gives whether any was not as thought, and those that hold what
-        no request of this kvchat left there. `slot`: where a request of ours ended just now, which left about `left`
+        no request of ours left there. `slot`: where a request of ours ended just now, which left about `left`
         tokens; None: it is not known where; -1: there was none."""
         first, quiet = self.tokens is NEVER, not self._began  # else a slot may have been emptied to make room
         if first:
@@ -149,9 +124,10 @@ class SlotObserver:
         emptied = any(before is not None and (now is None or now < before) for before, now in pairs)
         used = [slot for slot, (before, now) in enumerate(pairs) if before not in (now, UNSEEN)]
         used = used if quiet and not emptied else []
+        lost = False
         if emptied or (first and not any(task is not None for task in tasks)):
             # only a new process has another name; one that keeps it has slept
-            self._lost("slept" if self.state.process and emptied else self._ended)
+            lost = self._lost("slept" if self.state.process and emptied else self._ended)
         elif self._unheard and tasks == self.tasks_at_begin:
             self.simulator.never_began()
             self._came = None
@@ -162,26 +138,26 @@ class SlotObserver:
             came[1](counts[came[0]].tokens)
         known = first or emptied or slot is None
         strange = (found for found in surprises if not known and (found.count or (found.held and quiet)))
-        return bool(surprises), [found for found in strange if found.slot != slot and found.count != left]
+        return lost or bool(surprises), [found for found in strange if found.slot != slot and found.count != left]
 
-    def noticed(self, state: ServerState) -> None:
-        """The server said who it is: see whether it lost what it held."""
+    def noticed(self, state: ServerState) -> bool:
+        """The server said who it is: whether it lost what it held."""
         before, self.state = self.state, state
         if state.asleep and not before.asleep:
-            self._lost("slept" if state.process else self._ended)
-        elif before.process and state.process and before.process != state.process:
+            return self._lost("slept" if state.process else self._ended)
+        if before.process and state.process and before.process != state.process:
             if state.has_other_file(before):
-                self._lost("swapped", (before.file, state.file))
-            else:
-                self._lost(self._ended)
+                return self._lost("swapped", (before.file, state.file))
+            return self._lost(self._ended)
+        return False
 
     def _lost(
         self, what: Literal["restarted", "slept", "unloaded", "swapped"], files: tuple[str, str] | None = None
-    ) -> None:
-        self.journal.saw(self._base_url, what, files=files)
+    ) -> Literal[True]:
+        self.journal.saw(self._server, what, files=files)
         self.simulator.forget()
         self.tasks = ()
-        self._events.tell(WarmthChanged())
+        return True
 
 
 def with_new_task(counts: Sequence[SlotCount], before: Sequence[int | None]) -> list[int]:
