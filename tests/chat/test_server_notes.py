@@ -11,12 +11,13 @@ import pytest
 from corpus import corpus
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache import ServerState, SlotCount
+from kvchat.cache.cache import Cache
 from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.journal import Journal
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
-from kvchat.cache.llamacpp.slot_observer import SlotObserver
+from kvchat.cache.llamacpp.hypotheses import Hypotheses
+from kvchat.cache.notes import note_in
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.server_notes import ServerNotes, note_in
+from kvchat.chat.cache.server_notes import ServerNotes
 from kvchat.chat.cache.turn_journal import TurnJournal
 
 SERVER = "http://127.0.0.1:8080"
@@ -31,15 +32,15 @@ class Run:
     def __init__(self, text: str = "", slots: int = 1, *, at: float = 1000.0, incognito: bool = False) -> None:
         self.incognito, self.stored, self.written = incognito, text, 0
         self.asked: list[tuple[str, str]] = []
-        self.simulator = Hypotheses(guesses(slots))
         self.turns = TurnJournal(lambda: at)
         self.journal = self.turns.log
-        self.slots = SlotObserver(SERVER, self.simulator, self.journal)
+        self.cache = Cache(slots, server=SERVER, journal=self.journal)
+        self.simulator, self.slots = self.cache._guesses, self.cache.slots
         self.notes = ServerNotes(
             ServerInfo("llama.cpp", SERVER, HostClass.LOOPBACK),
             self,
             self,  # type: ignore[arg-type]
-            self.slots,
+            self.cache,
             self.turns,
         )
         self.notes.recall()

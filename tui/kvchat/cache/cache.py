@@ -2,11 +2,21 @@
 
 It knows token ids, what the server says, and figures; nothing of messages, and it asks the server for nothing. Who owns
 a prompt, a conversation say, is a name that the caller gives.
+
+In the order in which they are called:
+
+1. `recall`: what another run noted, where there is a note.
+2. `before`: the way to send a prompt by which the server prefills least; `price`, what it costs.
+3. `sent`: the request goes out and is played on every guess about the server.
+4. `heard`: what the server reused tells the guesses apart. `ended`, `cut`: how the request ended.
+5. `left`: what the slots then show corrects what is known.
+6. `explain`: why it prefilled more than was new. `note`: what is known now, to be stored.
 """
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -17,14 +27,16 @@ from kvchat.cache.causes.cause import Finding
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign, LastRead, Sent, ServerIdentity
 from kvchat.cache.journal import Journal, SentPrompt
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape, writes_checkpoints
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
+from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_to_json
 from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Restorable, Way, beside, plan
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.server_state import SlotCount
+from kvchat.cache.llamacpp.server_state import ServerState, SlotCount
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_observer import SlotObserver
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.llamacpp.trust import Trust
+from kvchat.cache.notes import Claim, Note, NotedUse
 from kvchat.cache.price import Price, price
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.figures.accounting import NOISE, TurnFigures
@@ -329,7 +341,7 @@ class Cache:
         number: int | None = None,
     ) -> None:
         """A request ended in a slot whose prompt was not known in time: `tokens` are there now."""
-        self._guesses.adopt(slot, Held(tokens, owner, self._now(), tip=tip))
+        self.adopt(slot, Held(tokens, owner, self._now(), tip=tip))
         self.journal.used(kind, owner, self.server, slot, {}, number)
 
     def used(self, slots: Iterable[int]) -> None:
@@ -362,6 +374,72 @@ class Cache:
         """A request has asked what a slot holds and left that as it was."""
         self._guesses.probed(slot)
         self.slots.probed()
+
+    # -- from one run to the next -----------------------------------------------------------------------------------
+
+    def note(self, claim: Callable[[Held], Claim], reads: dict[str, tuple[int, int | None]]) -> Note:
+        """What is known of the server, to be stored. `claim`: what is noted of a state. `reads`: as of `Note`."""
+        best, slots = self.best, self.slots
+        uses = self.journal.uses_of(self.server, self._guesses.proved_shape)
+        return Note(
+            process=slots.state.process,
+            tasks=slots.tasks,
+            counts=slots.tokens,
+            running=slots.running,
+            slots=tuple(claim(held) if held is not None else None for held in best.slots),
+            parked=tuple(map(claim, best.parked)),
+            least_recent=tuple(best.least_recent),
+            memories={kind: tuple(memories) for kind, memories in self._guesses.memories.items()},
+            records=tuple(self._guesses.records),
+            shapes=self._fingerprint(),
+            number=self.journal.number,
+            uses=tuple(
+                NotedUse(
+                    use.number,
+                    use.kind,
+                    use.conversation,
+                    said.slot,
+                    said.chosen_by == "prefix",
+                    tuple(map(claim, said.overwritten)),
+                    tuple(map(claim, said.pushed_out)),
+                )
+                for use, said in uses
+            ),
+            reads=reads,
+            seen=tuple(self.journal.seen_of(self.server)),
+            file=slots.state.file,
+        )
+
+    def _fingerprint(self) -> int:
+        return zlib.crc32("".join(shape_to_json(shape) for shape in self._guesses.shapes).encode())
+
+    def recall(self, note: Note) -> None:
+        """Go on from what another run noted, which the next look corrects."""
+        slots = [claim.held() if claim is not None else None for claim in note.slots]
+        parked = [claim.held() for claim in note.parked]
+        self._guesses.recall(slots, parked, note.least_recent, note.memories)
+        if note.shapes == self._fingerprint():
+            self._guesses.recall_records(note.records)
+        self.slots.state = ServerState(process=note.process, file=note.file)
+        self.slots.tasks, self.slots.tokens = note.tasks, note.counts
+        self.slots.looked_at = note.number / 1000
+
+    def recall_uses(self, note: Note) -> None:
+        """Take over who used the server."""
+        self.journal.recall(self.server, note.number, [use.use(self.server) for use in note.uses], note.seen)
+
+    def adopt(self, slot: int, held: Held, memories: Mapping[str, Memory] | None = None) -> None:
+        """A request that was not played left this in a slot. `memories`: how far back it can go, as of `Note`."""
+        self._guesses.adopt(slot, held, memories)
+
+    def forget_parked(self, is_gone: Callable[[Held], bool]) -> None:
+        """A request that was not played took these parked states, or pushed them out."""
+        self._guesses.forget_parked(is_gone)
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """Put what `known` gives for it in the place of every state that is held, or was lost."""
+        self._guesses.identify(known)
+        self.journal.identify(known)
 
     # -- telling ----------------------------------------------------------------------------------------------------
 

@@ -45,12 +45,13 @@ from kvchat.cache.llamacpp.cache_config import is_tested
 from kvchat.cache.llamacpp.hypotheses import shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way
 from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json
+from kvchat.cache.notes import note_in
 from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.branch_ids import ServerBranchIds
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.model_file import model_in_file
 from kvchat.chat.cache.server_cache import LOOK_S, ServerCache
-from kvchat.chat.cache.server_notes import ServerNotes, note_in, notes_key
+from kvchat.chat.cache.server_notes import ServerNotes, notes_key
 from kvchat.chat.cache.speeds import PrefillSpeeds
 from kvchat.chat.cache.tracked_turn import EndedAnswers, SentRequest, TrackedTurn
 from kvchat.chat.cache.turn_journal import TurnJournal, identity, stopped_by_model
@@ -193,7 +194,7 @@ class CacheTracker:
         simulated.trust = trust_from_json(self._ground.setting(_trust_key(info)))
         cache = ServerCache(backend, info, simulated, self._journal, self._ground)
         if known is None:
-            cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots, self._journal)
+            cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), simulated, self._journal)
             cache.notes.recall()
         cache.is_brief = self._servers.links.is_brief
         cache.noticed(state or ServerState())

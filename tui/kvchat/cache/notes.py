@@ -1,0 +1,133 @@
+"""What a server was known to hold, as a value to store: without token ids, which are found again by what they are of.
+
+A note is a claim, and the server's own words are the proof: a look corrects what was recalled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kvchat.cache.journal import Sighting, Use
+from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.cache.llamacpp.prediction import Prediction
+from kvchat.cache.llamacpp.server_state import SlotCount
+from kvchat.cache.llamacpp.slot_observer import UNSEEN
+from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache.tokens import Tokens
+
+State = tuple[str, str, int]
+"""Conversation, digest of the last message, tokens: what identifies a state."""
+Count = Annotated[int, Meta(ge=0, le=1 << 24)]
+Index = Annotated[int, Meta(ge=0, le=1 << 12)]
+
+_marks = count(2)
+
+
+class Claim(Struct, frozen=True):
+    """A state that the server was known to hold."""
+
+    conversation: str
+    tip: str
+    tokens: Count
+    sure: Count
+    """How many ids of its branch it begins with."""
+    at: float
+
+    @property
+    def state(self) -> State:
+        return self.conversation, self.tip, self.tokens
+
+    def held(self) -> Held:
+        """As the simulator has it, the ids unknown and unlike all others."""
+        return Held(Tokens.unknown(self.tokens, next(_marks)), self.conversation, self.at, tip=self.tip)
+
+
+class NotedUse(Struct, frozen=True):
+    """A request of ours."""
+
+    number: int
+    kind: Literal["conversation", "warm-up", "side"]
+    conversation: str
+    slot: Index
+    by_prefix: bool
+    """Whether the server chose the slot because that held a prompt that begins alike."""
+    overwritten: tuple[Claim, ...]
+    pushed_out: tuple[Claim, ...]
+
+    def use(self, server: str) -> Use:
+        """As the journal has it."""
+        said = Prediction(
+            0,
+            self.slot,
+            "nothing",
+            0,
+            0,
+            None,
+            "prefix" if self.by_prefix else "least recent",
+            None,
+            overwritten=tuple(claim.held() for claim in self.overwritten),
+            pushed_out=tuple(claim.held() for claim in self.pushed_out),
+        )
+        return Use(self.number, self.kind, self.conversation, server, self.slot, {None: said}, own=False)
+
+
+class Note(Struct, frozen=True):
+    """What was known of a server."""
+
+    process: str
+    tasks: tuple[int | None, ...]
+    counts: tuple[int, ...]
+    running: int | None
+    """The slot of a request that was not ended yet; SOMEWHERE: it was not known."""
+    slots: tuple[Claim | None, ...]
+    parked: tuple[Claim, ...]
+    least_recent: tuple[Index, ...]
+    memories: dict[str, tuple[Memory, ...]]
+    """As of `Hypotheses`."""
+    records: tuple[tuple[float, int], ...]
+    shapes: int
+    """Tells lists of guesses apart."""
+    number: int
+    uses: tuple[NotedUse, ...]
+    reads: dict[str, tuple[int, int | None]]
+    """By the digest of an answer: the number of its request, and its slot."""
+    seen: tuple[Sighting, ...]
+    file: str = ""
+    """Of the model, as of `ServerState`."""
+
+    def claims(self) -> Iterator[Claim]:
+        """All states that it names."""
+        yield from filter(None, self.slots)
+        yield from self.parked
+        for use in self.uses:
+            yield from (*use.overwritten, *use.pushed_out)
+
+    def left_in(self, slot: int, found: SlotCount) -> Held | None:
+        """What a request of ours left in a slot that the server says this of; None: it was another one."""
+        if slot >= min(len(self.counts), len(self.tasks), len(self.slots)):
+            return None
+        same = self.counts[slot] == found.tokens and found.task is not None and self.tasks[slot] in (found.task, UNSEEN)
+        claim = self.slots[slot]
+        return claim.held() if same and claim and claim.conversation and claim.tokens == found.tokens else None
+
+    def memories_of(self, slot: int) -> dict[str, Memory]:
+        """How far back what a slot holds can go, as of `Hypotheses.memories`."""
+        at = sum(claim is not None for claim in self.slots[:slot])
+        return {kind: memories[at] for kind, memories in self.memories.items() if at < len(memories)}
+
+
+def note_in(text: str) -> Note | None:
+    """The note in `text`; None if it is not one, or an older kvchat's."""
+    try:
+        return msgspec.json.decode(text, type=Note)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+def state_of(held: Held) -> State:
+    return held.owner, held.tip, len(held.tokens)
