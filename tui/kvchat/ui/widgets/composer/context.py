@@ -62,10 +62,6 @@ class Accompanied(Vertical):
         self._retrieved_for: Written | None = None
         """What the passages and files were found for; None: they are not known."""
 
-    def take_focus(self) -> None:
-        """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
-        self.screen.set_focus(self._area)
-
     # Set by the app.
 
     def set_memories(self, entries: Sequence[Entry], text: str | None = None) -> None:
