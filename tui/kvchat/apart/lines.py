@@ -64,7 +64,7 @@ class LineProcess:
         return self._process.returncode
 
     async def give(self, line: bytes) -> None:
-        """Tell it its job. One that has ended is not told: its answers end as well."""
+        """Hand it its job. One that has ended gets none: its answers end as well."""
         with suppress(OSError):
             self._stdin.write(line + b"\n")
             await self._stdin.drain()

@@ -1,6 +1,6 @@
 """What a server's prompt cache holds, as the client knows it. Pure: no I/O.
 
-This is the door: nobody else imports the modules behind it. Each is loaded when a name of it is first used.
+This is the door: nothing else imports the modules behind it. Each is loaded when a name of it is first used.
 
 In `llamacpp`: a simulator of its slots and how to use them best. In `causes`: why a turn was prefilled again. `price`:
 what an act would prefill.

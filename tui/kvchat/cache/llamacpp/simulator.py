@@ -457,8 +457,8 @@ class Simulator:
         return taken
 
     def has_room(self, slot: int, tokens: int) -> bool:
-        """Whether so many tokens fit into `slot` beside what the others hold. With one KV cache for all, the server
-        restores a parked state before it empties the idle slots."""
+        """Whether this many tokens fit into `slot` next to what the others hold. With one KV cache for all, the server
+        restores a state of the host cache before it empties the idle slots."""
         others = sum(len(held.tokens) for other, held in enumerate(self._slots) if held and other != slot)
         return not self.shape.unified or not self.shape.context or tokens <= self.shape.context - others
 

@@ -80,7 +80,7 @@ class SlotObserver:
 
     def is_as_left(self, counts: Sequence[SlotCount]) -> bool:
         """Whether the slots are at rest, and just as they were at the last look. Those of another process are not: the
-        numbers of its tasks begin anew."""
+        numbers of its tasks begin again."""
         tasks = tuple(count.task for count in counts)
         is_used = any(task is not None for task in tasks)
         same = (tasks, tuple(count.tokens for count in counts)) == (self.tasks, self.tokens)

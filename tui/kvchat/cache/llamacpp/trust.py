@@ -37,7 +37,7 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
     """How often predictions were wrong of late."""
 
     def is_sure(self, build: str) -> bool:
-        """Whether a prediction for a server of this build is told as sure."""
+        """Whether a prediction for a server of this build is shown as sure."""
         return self.doubt < DOUBTFUL and (self.is_shown or is_tested(build))
 
     @property

@@ -58,7 +58,7 @@ class BranchRequests:
 
     def by_ids(self, turn: ChatTurn, path: Sequence[Node], server: ServerInfo) -> ChatTurn:
         """`turn`, whose messages are those of `path`, with what is known of its token ids where its prompt goes as
-        ids: where the user has set that, the server takes them, there is no image, whose tokens nobody knows, and the
+        ids: where the user has set that, the server takes them, there is no image, whose tokens are unknown, and the
         calls of tools are in a shape that can be read here."""
         if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images:
             return turn

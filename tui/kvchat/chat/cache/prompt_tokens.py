@@ -195,7 +195,7 @@ class PromptTokens:
 
     async def with_calls_as_they_came(self, turn: ChatTurn, prompt: str) -> Tokens | None:
         """The token ids of the prefix after `turn`, whose last message calls tools, had its template printed their
-        arguments as they came; None where it does, or prints them as no JSON. `prompt`: what stands before them."""
+        arguments as they came; None where it does, or prints them as no JSON. `prompt`: what precedes them."""
         printed = text = self._frames.get(_key(turn), ("", ""))[0]
         at = len(prompt)
         for call in calls_in(turn.wires[-1]):
