@@ -362,6 +362,7 @@ async def test_a_price_right_after_an_answer_knows_a_restart_between(
         id = await chat.begin()
         await chat.turns(id, 2)
     with served(models["dense"], port=port):
+        await asyncio.sleep(RECENT_S)  # a tiny model is loaded sooner than that
         price = await chat.service.prices.exact(id, act, chat.questions(id)[-1].id)
         assert price.cause is Cause.RESTARTED
 
