@@ -22,7 +22,7 @@ from kvchat.chat.cache.turn_journal import TurnJournal
 from kvchat.chat.events import EventBus
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Message, Node, Role, node
-from kvchat.prompt.tree_read import NOTHING_READ
+from kvchat.prompt.prefilled_before import NOTHING_PREFILLED
 
 
 class Server:
@@ -58,7 +58,7 @@ class Talk:
     async def prepared(self, question: str) -> PreparedRequest:
         asked = node(None, Message(Role.USER, question), 1.0)
         turn = ChatTurn((asked.wire,), "one", "toy")
-        return await self.cache.before(turn, [asked], NOTHING_READ, emit=lambda event: None)
+        return await self.cache.before(turn, [asked], NOTHING_PREFILLED, emit=lambda event: None)
 
     async def sent(self, question: str) -> TrackedTurn:
         return self.cache.sent(await self.prepared(question))

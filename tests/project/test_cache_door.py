@@ -71,3 +71,17 @@ def test_it_loads_with_msgspec_alone() -> None:
 
 def test_a_name_that_is_not_there_is_said_so() -> None:
     assert not hasattr(kvchat.cache, "nothing")
+
+
+def test_what_it_has_can_be_listed() -> None:
+    assert set(kvchat.cache.NAMES) <= set(dir(kvchat.cache))
+
+
+def test_input_of_another_kind_is_said_so() -> None:
+    cache = kvchat.cache.Cache(1, 1000, "b11549")
+    for ask in (cache.sent, cache.before, cache.price):
+        with pytest.raises(TypeError, match=r"kvchat\.cache\.Tokens, not list"):
+            ask([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no slot -1"):
+        cache.sent(kvchat.cache.Tokens([1, 2]), slot=-1)
+    assert cache.sent(kvchat.cache.Tokens([1, 2])).slot == 0, "nothing was begun before"

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvchat.cache.cache import NOWHERE as NOWHERE
     from kvchat.cache.cache import Cache as Cache
     from kvchat.cache.causes.cause import Divergence as Divergence
     from kvchat.cache.causes.cause import Finding as Finding
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kvchat.cache.causes.cause import Remedy as Remedy
     from kvchat.cache.causes.cut import dropped_text as dropped_text
     from kvchat.cache.causes.evidence import Change as Change
+    from kvchat.cache.causes.evidence import Evidence as Evidence
     from kvchat.cache.causes.remedies import ENGINE_FLAGS as ENGINE_FLAGS
     from kvchat.cache.causes.remedies import Flags as Flags
     from kvchat.cache.causes.remedies import RemedyChange as RemedyChange
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from kvchat.cache.llamacpp.cache_config import Shape as Shape
     from kvchat.cache.llamacpp.checkpoints import Memory as Memory
     from kvchat.cache.llamacpp.planner import Plan as Plan
+    from kvchat.cache.llamacpp.planner import PlannedWay as PlannedWay
+    from kvchat.cache.llamacpp.prediction import Prediction as Prediction
     from kvchat.cache.llamacpp.server_state import ServerState as ServerState
     from kvchat.cache.llamacpp.server_state import SlotCount as SlotCount
     from kvchat.cache.llamacpp.slot_state import Held as Held
@@ -39,14 +43,15 @@ if TYPE_CHECKING:
     from kvchat.cache.tokens import Tokens as Tokens
 
 _MODULES = {
-    "cache": ("Cache",),
+    "cache": ("NOWHERE", "Cache"),
     "causes.cause": ("Divergence", "Finding", "Reason", "Remedy"),
     "causes.cut": ("dropped_text",),
-    "causes.evidence": ("Change",),
+    "causes.evidence": ("Change", "Evidence"),
     "causes.remedies": ("ENGINE_FLAGS", "Flags", "RemedyChange", "RemedyWay"),
     "llamacpp.cache_config": ("Rewind", "Shape"),
     "llamacpp.checkpoints": ("Memory",),
-    "llamacpp.planner": ("Plan",),
+    "llamacpp.planner": ("Plan", "PlannedWay"),
+    "llamacpp.prediction": ("Prediction",),
     "llamacpp.server_state": ("ServerState", "SlotCount"),
     "llamacpp.slot_state": ("Held",),
     "llamacpp.state_probe": ("StateProbe",),
@@ -60,6 +65,10 @@ NAMES = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
-        raise AttributeError(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{NAMES[name]}"), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *NAMES})

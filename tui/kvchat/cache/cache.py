@@ -49,7 +49,15 @@ NOBODY_FORESEES = frozenset(
 )
 """Causes that speak against no prediction."""
 NOWHERE = -1
+"""No slot: none of ours ended, or it is not known how many tokens one left."""
 KEPT_READS = 16
+
+
+def _checked(prompt: Tokens) -> Tokens:
+    """The prompt. Raises TypeError where it is something else, such as a list of ids."""
+    if not isinstance(prompt, Tokens):
+        raise TypeError(f"A prompt is kvchat.cache.Tokens, not {type(prompt).__name__}.")
+    return prompt
 
 
 class Cache:
@@ -77,8 +85,10 @@ class Cache:
         journal: Journal | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`slots`, `context` (tokens that a slot may hold), `build`: as the server reports them. What it does not say
-        is guessed, each guess played along, the one that predicts best believed; `known`: nothing is guessed. `learnt`:
+        """`slots`, `context` (tokens that a slot may hold; those of a `Shape` are of all slots together), `build`: as
+        the server reports them; a build that has no number counts as tested. What it does not say is guessed, each
+        guess played along, the one that predicts best believed. `known`: all of it, instead of `slots` and `context`;
+        nothing is guessed then, and what it leaves out is a dense model's default. `learnt`:
         the `best.shape` of another run. `model`: what the model's file says of how far back it can go. `server`: its
         name in the `journal`, which several caches may share. `is_router`: a router loads and unloads the model's
         process. `now`: seconds since the epoch."""
@@ -166,6 +176,7 @@ class Cache:
         """The way to send a prompt, or one that begins with it, by which the server prefills least. Changes nothing.
         `detour`: the client can send a tiny request first. `restorable`, `secured`: of snapshots, as of `plan`. `idle`:
         no request waits for it."""
+        _checked(prompt)
         planned = partial(
             plan,
             prompt=prompt,
@@ -206,7 +217,10 @@ class Cache:
     ) -> Prediction:
         """A request is sent: what the server will do with it. `slot` pins it. `users`: the tokens at which user
         messages begin, of chat requests. `tip`: as of `Held`. `answers`: how many it asks for. `number`: as of
-        `goes_out`."""
+        `goes_out`. Raises ValueError for a slot below 0."""
+        _checked(prompt)
+        if slot is not None and slot < 0:
+            raise ValueError(f"There is no slot {slot}; None leaves the choice to the server.")
         if number is None:
             number = self.goes_out()
         before = self.best.copy()

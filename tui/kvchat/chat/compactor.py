@@ -40,8 +40,8 @@ from kvchat.prompt.compaction import (
     usable,
 )
 from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.prefilled_before import prefilled_before
 from kvchat.prompt.request import Parameters
-from kvchat.prompt.tree_read import read_before
 from kvchat.store import HeadMoved
 from kvchat.text.notes import note_sentence
 from kvchat.text.prices import COMPACTION_STOPPED, compacted_words
@@ -228,7 +228,7 @@ class Compactor:
     def _prepare_run(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
         path = request_path(conversation.path(), plan, self._core.timestamp())
         answer = awaited(path[-1], self._core.clock())
-        live = LiveAnswer(answer.id, time.monotonic(), read=read_before(conversation.tree, path))
+        live = LiveAnswer(answer.id, time.monotonic(), read=prefilled_before(conversation.tree, path))
 
         async def chat(emit: Emit) -> Ended:
             return await self._ask_for_summary(conversation, plan, path, live, emit)

@@ -40,6 +40,8 @@ class Restorable(Struct, frozen=True):
 
 
 class PlannedWay(Struct, frozen=True):
+    """A way to send a prompt, and what it costs."""
+
     way: Way
     tokens: int
     """Tokens the server reads in all: for the request, and for getting there."""

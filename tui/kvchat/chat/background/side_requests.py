@@ -25,8 +25,8 @@ from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.branching import awaited, instructed
 from kvchat.prompt.message import Node, NoteKind, State, tools_of
+from kvchat.prompt.prefilled_before import prefilled_before
 from kvchat.prompt.request import Parameters, wires_of
-from kvchat.prompt.tree_read import read_before
 from kvchat.reports.warmth import Heat
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
@@ -164,7 +164,7 @@ class SideRequests:
         began: Callable[[TrackedTurn], None],
     ) -> Ended:
         if cache is not None:
-            prepared = await cache.before(turn, path, read_before(path, path), "side", emit=emit)
+            prepared = await cache.before(turn, path, prefilled_before(path, path), "side", emit=emit)
             turn = replace(turn, slot=await self._routes.planned(backend, cache, prepared))
             began(cache.sent(prepared, turn.slot))
         elif (shared := self._core.servers.links.of(backend).shared) is not None:

@@ -56,7 +56,7 @@ from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures, new_tokens, reads_back
 from kvchat.prompt.message import Node, Role
-from kvchat.prompt.tree_read import ReadBefore
+from kvchat.prompt.prefilled_before import PrefilledBefore
 
 LOOK_S = 0.5
 """A look at the slots that takes longer changes nothing."""
@@ -242,7 +242,7 @@ class ServerCache:
         self,
         turn: ChatTurn,
         path: Sequence[Node],
-        read: ReadBefore,
+        read: PrefilledBefore,
         kind: Literal["conversation", "side"] = "conversation",
         *,
         emit: Emit,

@@ -13,9 +13,9 @@ from kvchat.chat.errors import ChatError
 from kvchat.figures.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of, tools_of
+from kvchat.prompt.prefilled_before import NOTHING_PREFILLED, PrefilledBefore
 from kvchat.prompt.tools import ToolCall, tool_names
 from kvchat.prompt.tree import Tree
-from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class LiveAnswer(Struct):
     """Of the server and model that it was asked of."""
     continued: str | None = None
     """The id of the cut answer that this one continues; None: it continues none."""
-    read: ReadBefore = NOTHING_READ
+    read: PrefilledBefore = NOTHING_PREFILLED
     """What a server has read of its prompt before."""
     ended: State | None = None
     """How it ended; None: it streams."""

@@ -58,11 +58,11 @@ from kvchat.figures.cause import Cause
 from kvchat.prompt.branching import Branch, awaited, before_refused, closed, continuation
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id, tools_of
+from kvchat.prompt.prefilled_before import prefilled_before
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tools import tool_names
 from kvchat.prompt.tree import Tree
-from kvchat.prompt.tree_read import read_before
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import StoreError
 from kvchat.text.messages import GO_ON, asked_to_go_on
@@ -433,7 +433,7 @@ class Turns:
             message.reasoning,
             message.reasoning_field,
             continued=request.continued,
-            read=read_before(request.conversation.tree, request.path, answer.model),
+            read=prefilled_before(request.conversation.tree, request.path, answer.model),
         )
 
         async def checkpoint(text: str, reasoning: str) -> None:

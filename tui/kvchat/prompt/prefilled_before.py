@@ -1,4 +1,5 @@
-"""What a server has read of a branch before: on the branch itself, or on another one of the same tree."""
+"""What a server has prefilled of a branch before: on the branch itself, or on another one of the same tree. The rest is
+new."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 from kvchat.prompt.message import Node, Role
 
 
-class ReadBefore(Struct, frozen=True):
+class PrefilledBefore(Struct, frozen=True):
     """How much of a branch was in an earlier prompt of its tree, or is a reply to one."""
 
     messages: int = 0
@@ -17,12 +18,12 @@ class ReadBefore(Struct, frozen=True):
     """By the figures of the answer; None: it has none."""
 
 
-NOTHING_READ = ReadBefore()
+NOTHING_PREFILLED = PrefilledBefore()
 
 
-def read_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> ReadBefore:
-    """What was read before of the branch `path`, by the answers in `tree`: messages with the same digest begin the same
-    prompts. `model`: who is asked now; a question that another one answered is new to it."""
+def prefilled_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> PrefilledBefore:
+    """What was prefilled before of the branch `path`, by the answers in `tree`: messages with the same digest begin the
+    same prompts. `model`: who is asked now; a question that another one answered is new to it."""
     found: dict[bytes, int | None] = {}
     nodes = list(tree)
     asked = {node.id: node.digest for node in nodes if node.role in (Role.USER, Role.TOOL)}
@@ -38,5 +39,5 @@ def read_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> 
             found[asked[node.parent]] = figures.asked_tokens
     for messages in range(len(path), 0, -1):
         if (digest := path[messages - 1].digest) in found:
-            return ReadBefore(messages, found[digest])
-    return NOTHING_READ
+            return PrefilledBefore(messages, found[digest])
+    return NOTHING_PREFILLED
