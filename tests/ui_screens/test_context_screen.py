@@ -90,6 +90,7 @@ async def test_a_file_from_outside_is_seen_with_its_place_and_sent_by_a_y() -> N
     context = goes(NOTES, SECRET)
     async with showing(dialog(context)) as shown:
         assert "/home/.ssh/id_rsa" in shown.text and "needs your y" in shown.prose and "y send it" in shown.text
+        assert "shift+f5" not in shown.text, "files go because they are mentioned: there is nothing to leave out"
         await shown.press("space", "right", "y", "left")
         assert context.agreed == set() and "needs your y" in shown.prose
         await shown.press("y")

@@ -85,8 +85,9 @@ class ContextScreen(Modal[None]):
         frame.border_title = content(_WORDS[item.kind], (place, MUTED))
         hints: list[Hint] = [("↑↓", "scroll"), ("dialog.close", "close")]
         if many > 1:
-            some = any(self._goes.kept(kind) for kind in (MEMORY, PASSAGE))
-            hints.insert(1, ("memories", "none" if some else "all"))
+            if any(one.kind != FILE for one in self._items):
+                some = any(self._goes.kept(kind) for kind in (MEMORY, PASSAGE))
+                hints.insert(1, ("memories", "none" if some else "all"))
             hints.insert(0, ("context.previous context.next", "next"))
         if not item.is_fixed:
             hints.insert(0, ("context.leave_out", "take along" if out else "leave out"))
