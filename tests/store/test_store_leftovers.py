@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kvchat.prompt.context import ContextBlock
 from kvchat.store import Store, StoreError
-from kvchat.store.file import leftovers
+from kvchat.store.file import database
 
 WORDS = (b"quartzlantern", b"velvetkey", b"pastedhazel", b"titlemoss", b"draftreed", b"taggedfern", b"alternativeash")
 
@@ -107,14 +107,14 @@ def test_what_versions_before_left_is_overwritten(folder, new_talk):
 def test_a_removal_while_the_file_is_written_is_not_forgotten(folder, new_talk, monkeypatch):
     store = filled(folder, new_talk)
     other = Store.open(folder)
-    rewrite = leftovers.rewrite
+    vacuum = database.vacuum
 
     def removed_meanwhile(path: Path) -> None:
-        rewrite(path)
+        vacuum(path)
         other._conversations.purge_trash(6.0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(leftovers, "rewrite", removed_meanwhile)
+        patch.setattr(database, "vacuum", removed_meanwhile)
         store.database._needs_lock = other.database._needs_lock = False
         store.at_rest()
     store.at_rest()
@@ -133,7 +133,7 @@ def test_a_disk_that_refuses_loses_nothing_and_is_not_asked_at_each_rest(folder,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(leftovers, "rewrite", full)
+        patch.setattr(database, "vacuum", full)
         with pytest.raises(StoreError):
             store.at_rest()
         store.at_rest()
@@ -164,7 +164,7 @@ def test_others_read_while_the_file_is_written(folder, new_talk):
 def test_a_store_that_is_clean_is_not_written_again(folder, new_talk, monkeypatch):
     store = filled(folder, new_talk, 2)
     store.at_rest()
-    monkeypatch.setattr(leftovers, "rewrite", lambda path: pytest.fail("it is written again"))
+    monkeypatch.setattr(database, "vacuum", lambda path: pytest.fail("it is written again"))
     new_talk(store, "one more").say("Is it clean?")
     store.at_rest()
     store.close()

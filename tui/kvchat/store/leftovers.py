@@ -1,13 +1,20 @@
-"""Overwriting what removed conversations left in the database: in steps, in spare time, by any kvchat."""
+"""Overwriting what removed conversations left in the database: in steps, in spare time, by any kvchat.
+
+`secure_delete` fills removed rows with zeros, but not all that was made of them: a full-text index keeps the words of
+removed texts until its segments are merged (FTS5 can do better from SQLite 3.42 on only), and a page whose rows moved
+to another one keeps their bytes behind its last row. VACUUM rewrites each page.
+
+A removal notes in its own transaction that there is something to overwrite, so that a crash before that loses nothing.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import time
 
 from kvchat.prompt.message import new_id
 from kvchat.store.conversations import ERASED
 from kvchat.store.file.database import Database
-from kvchat.store.file.leftovers import merge
 from kvchat.store.fulltext import index
 
 DONE = "done"
@@ -20,6 +27,15 @@ AGAIN_S = 3600.0
 """So long after a try that failed, as on a full disk, there is no other."""
 
 
+def _merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
+    """Merge at least `pages` pages of a full-text table inside the caller's transaction, 0.5 ms each; whether more is
+    to be merged. Without removed words there is one segment at the end."""
+    before = connection.total_changes
+    connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (-pages,))
+    # https://www.sqlite.org/fts5.html, "The 'merge' Command": a call that changes less than two rows did nothing.
+    return connection.total_changes - before >= 2
+
+
 class Leftovers:
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -30,7 +46,7 @@ class Leftovers:
         if not self._db.fts:
             return False
         with self._db.write() as connection:
-            return merge(connection, "search", PAGES)
+            return _merge(connection, "search", PAGES)
 
     def renew_index(self) -> None:
         """Bring a full-text index that an earlier kvchat made up to date, for a second; the rest of it waits for the
