@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -57,6 +59,12 @@ def test_what_a_page_names_is_there(page: Path, least: int) -> None:
     names = DOTTED.findall(page.read_text())
     assert len(names) > least
     assert [name for name in names if not found(name)] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    listed = subprocess.run([sys.executable, DOCS / "modules.py"], capture_output=True, text=True, check=True).stdout
+    assert [line for line in listed.splitlines() if len(line.split()) < 3 and line.strip()] == []
+    assert "prompt.tree " in listed
 
 
 def test_the_architecture_names_every_package() -> None:

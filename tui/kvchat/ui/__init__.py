@@ -1,0 +1,1 @@
+"""The app: the main screen, its dialogs, and the terminal under them."""
