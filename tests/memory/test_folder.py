@@ -582,6 +582,70 @@ def test_of_pages_that_cannot_all_be_renamed_none_is_changed(
     }
 
 
+def test_a_page_that_is_saved_while_another_one_is_renamed_keeps_what_was_saved(
+    root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root, PAGE, "- one\n")
+    put(root, PROFILE, "- two\n")
+    rename, saved = os.replace, False
+
+    def saving(source: Path, target: Path) -> None:
+        nonlocal saved
+        rename(source, target)
+        if not saved:
+            saved = True
+            put(root, PAGE, "- one\n- by hand\n")
+
+    with monkeypatch.context() as patch, folder.changing({PROFILE: adding(METRIC), PAGE: adding(CAT)}) as write:
+        patch.setattr(os, "replace", saving)
+        write()
+    assert texts(folder.read()) == {PROFILE: ["two", METRIC.text], PAGE: ["one", "by hand", CAT.text]}
+
+
+def test_two_names_of_one_file_are_not_changed_apart(root: Path, folder: Folder) -> None:
+    """As on a disk that does not tell upper from lower case, where the second would overwrite the first."""
+    one, other = "topics/House.md", "topics/house.md"
+    os.link(put(root, one, "- one\n"), root / other)
+    with (
+        pytest.raises(FolderError, match=r"topics/House\.md and topics/house\.md are one file here"),
+        folder.changing({one: adding(METRIC), other: adding(CAT)}),
+    ):
+        pass
+    assert (root / one).read_text() == "- one\n"
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_without_hard_links_all_pages_are_put_back_or_none(
+    root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """What is in two pages is found again; what is in none would be deleted."""
+    put(root, PAGE, f"- one\n- {METRIC.text} <!-- {METRIC.id} by:x kind:fact -->\n")
+    edits = {PROFILE: adding(METRIC), PAGE: lambda there: without_entry(there, METRIC.id)}
+
+    def no_room(path: Path, data: bytes) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError), folder.changing(edits) as write:
+        patch.setattr(files, "keep", lambda path: None)
+        write()
+        if full:
+            patch.setattr(files, "stage", no_room)
+        raise RuntimeError("the store failed")
+    assert texts(folder.read()) == ({PROFILE: [METRIC.text], PAGE: ["one"]} if full else {PAGE: ["one", METRIC.text]})
+
+
+def test_an_interrupt_while_the_store_commits_leaves_what_was_written(root: Path, folder: Folder) -> None:
+    """It may be stored: a line that is not in its page any more would count as deleted."""
+    put(root, PAGE, "- one\n")
+    with pytest.raises(KeyboardInterrupt), folder.changing({PAGE: adding(CAT)}):
+        raise KeyboardInterrupt
+    assert texts(folder.read()) == {PAGE: ["one"]}
+    with pytest.raises(KeyboardInterrupt), folder.changing({PAGE: adding(CAT)}) as write:
+        write()
+        raise KeyboardInterrupt
+    assert texts(folder.read()) == {PAGE: ["one", CAT.text]}
+
+
 @pytest.mark.parametrize(
     "note",
     [
@@ -590,6 +654,8 @@ def test_of_pages_that_cannot_all_be_renamed_none_is_changed(
         b'[[".kvchat-aaaaaaaa.tmp", "../outside.md", null]]',
         b'[[".kvchat-aaaaaaaa.tmp", "topics/../profile.md", null]]',
         b'[["../outside.md", "profile.md", null]]',
+        b'[[".kvchat-aaaaaaaa.tmp", "/", null]]',
+        b'[["/", "profile.md", null]]',
         b'[["topics/home-lab.md", "profile.md", null]]',
         b'[["topics/.kvchat-aaaaaaaa.tmp", "profile.md", null]]',
         b'[[".kvchat-aaaaaaaa.tmp", "topics/home-lab.md", [1, 2, 3, 4]]]',
@@ -603,6 +669,15 @@ def test_a_note_of_another_hand_renames_nothing(root: Path, folder: Folder, note
     put(root, files.NOTE, note)
     assert texts(folder.read()) == {PAGE: ["one"]} and not (root / files.NOTE).exists()
     assert (root.parent / "outside.md").read_text() == "- outside\n"
+
+
+def test_a_cut_move_is_completed_where_only_the_times_of_a_page_changed(root: Path, folder: Folder) -> None:
+    put(root, PAGE, "- one\n")
+    staged = put(root, "topics/.kvchat-aaaaaaaa.tmp", "- two\n")
+    files.note_renames(root, [files.Rename(staged.name, PAGE, files.stamp(root / PAGE))])
+    time.sleep(0.02)
+    (root / PAGE).chmod(0o644)
+    assert texts(folder.read()) == {PAGE: ["two"]} and not staged.exists()
 
 
 @pytest.mark.process

@@ -99,6 +99,24 @@ def test_a_line_that_is_put_back_is_there_again(book: Book) -> None:
     book.check()
 
 
+def test_the_page_that_a_line_moves_to_is_written_first(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between leaves it in both pages: in none it would be a deletion."""
+    ids = {book.memories.add(text, page="attic").id: text for text in ("Has a cat", "Likes tea", "Knows Ada")}
+    written: list[str] = []
+    rename = os.replace
+
+    def noting(source: Path, target: Path) -> None:
+        rename(source, target)
+        written.append(Path(target).stem)
+
+    for id, page in zip(ids, ("cellar", "barn", "yard"), strict=True):
+        written.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", noting)
+            book.memories.move(id, page)
+        assert [name for name in written if name in ("attic", page)] == [page, "attic"]
+
+
 def test_a_moved_line_is_a_move(book: Book) -> None:
     (entry,) = book.extract("Likes tea") or ()
     line = book.without_line(FACTS, "Likes tea")

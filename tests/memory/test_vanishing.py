@@ -53,6 +53,15 @@ def test_topics_that_are_gone_for_a_while_are_no_deletion(book: Book) -> None:
     book.check()
 
 
+def test_an_emptied_page_is_no_deletion_beside_a_profile_of_one_heading(book: Book) -> None:
+    book.write("profile.md", "# Me\n")
+    book.extract("Likes tea", "Owns a cat")
+    book.write(FACTS, "")
+    book.memories.sync()
+    assert FACTS in book.memories.problems[0]
+    assert book.memories.entries(Status.DELETED) == []
+
+
 def test_another_folder_with_pages_in_it_is_neither_read_nor_a_deletion(book: Book) -> None:
     book.extract("Likes tea", "Owns a cat")
     home, vault = book.folder, book.base / "vault"

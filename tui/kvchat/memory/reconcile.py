@@ -211,14 +211,15 @@ def doubtful_pages(
 ) -> frozenset[str]:
     """The pages whose lines are `gone`, and perhaps not deleted: those that are empty; and those that are not there
     where their folder is not either, where MANY lines of several are gone with them, or where they were doubtful
-    `before`. A page that holds only a heading is the user's word that it was meant; such a profile, for all."""
+    `before`. A page that holds only a heading is the user's word that it was meant; such a profile, for all that are
+    not there."""
+    empty = frozenset(entry.page for entry in gone if _is_empty(pages, entry.page))
     if _is_meant(pages, PROFILE):
-        return frozenset()
+        return empty
     lost = [entry for entry in gone if entry.page not in pages]
     absent = frozenset(entry.page for entry in lost)
     no_folder = any(name.partition("/")[0] in {*FOLDERS} - {*folders} for name in absent)
     several = len(absent) > 1 and len(lost) >= MANY
-    empty = frozenset(entry.page for entry in gone if _is_empty(pages, entry.page))
     return empty | (absent if no_folder or several else absent & before)
 
 

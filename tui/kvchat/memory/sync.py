@@ -253,7 +253,8 @@ class Syncing:
                     raise FolderError(why)
                 is_there = stayed and name in (places[id] or {was.page if was else ""})
                 edits[name][id] = _LineEdit(will if will and name == will.page else None, texts, its[0], is_there)
-        return edits
+        # Pages that only lose lines come last: a kill between leaves a line in both pages, and none nowhere.
+        return dict(sorted(edits.items(), key=lambda page: all(edit.entry is None for edit in page[1].values())))
 
 
 class _LineEdit(Struct, frozen=True):

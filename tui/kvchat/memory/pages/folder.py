@@ -14,6 +14,7 @@ import re
 import stat
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -59,6 +60,10 @@ class _Draft(Struct):
     """Holds `before` from then on: on a full disk it could not be written any more."""
     written: Stamp | None = None
     """The file's, once that is done."""
+
+    def is_file_of(self, name: str, stamp: Stamp) -> bool:
+        """Whether a name leads to this file too, on a disk that does not tell upper from lower case."""
+        return self.stamp == stamp and _folded(self.name) == _folded(name)
 
 
 _Edit = Callable[[bytes, float], bytes]
@@ -236,8 +241,11 @@ class Folder:
             try:
                 self._stage(drafts)
                 yield lambda: self._write(edits, drafts)
-            except BaseException:
-                _put_back(drafts)
+            except BaseException as error:
+                # Interrupted when all was written, it may be stored: a line too many is found again, a missing one is
+                # a deletion.
+                if isinstance(error, Exception) or not all(draft.written for draft in drafts):
+                    _put_back(drafts)
                 raise
             finally:
                 _drop(drafts)
@@ -273,7 +281,7 @@ class Folder:
 
     def _drafts(self, edits: Mapping[str, _Edit]) -> list[_Draft]:
         """What is to be written, as the files are now."""
-        drafts = []
+        drafts: list[_Draft] = []
         for name, edit in edits.items():
             path = self._root / name
             with _trouble(path):
@@ -291,6 +299,10 @@ class Folder:
                 if len(after) > files.LARGEST:
                     raise FolderError(
                         f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another page."
+                    )
+                if twin := next((one for one in drafts if stamp is not None and one.is_file_of(name, stamp)), None):
+                    raise FolderError(
+                        f"{twin.name} and {name} are one file here. Give it one of these names everywhere."
                     )
                 drafts.append(_Draft(name, path, stamp, before, after))
         return drafts
@@ -332,6 +344,9 @@ class Folder:
             if not all(_is_same(files.stamp(draft.path), draft.stamp) for draft in drafts):
                 return False
             for draft in drafts:
+                if not _is_same(files.stamp(draft.path), draft.stamp):
+                    _put_back(drafts)
+                    return False
                 assert draft.staged is not None
                 with _trouble(draft.path):
                     draft.staged.replace(draft.path)
@@ -351,12 +366,12 @@ class Folder:
             return
         with _trouble(note), self._turn():
             for rename in files.read_renames(self._root):
-                path = self._root / rename.name
-                staged = path.with_name(rename.staged)
-                with suppress(FolderError):  # a note of somebody else's, with other names
+                with suppress(FolderError, ValueError):  # a note of somebody else's, with other names
                     self._check(rename.name)
+                    path = self._root / rename.name
+                    staged = path.with_name(rename.staged)
                     self._no_links(path.parent)
-                    if staged.is_file() and files.stamp(path) == rename.stamp:
+                    if staged.is_file() and _is_same(files.stamp(path), rename.stamp):
                         staged.replace(path)
                         paths.sync_folder(path.parent)
             note.unlink(missing_ok=True)
@@ -414,6 +429,10 @@ def _text(data: bytes) -> str:
     return text
 
 
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
 def _ids(pages: Iterable[MemoryPage]) -> frozenset[str]:
     return frozenset(line.entry.id for page in pages for line in page.entries)
 
@@ -424,15 +443,19 @@ def _is_same(one: Stamp | None, other: Stamp | None) -> bool:
 
 
 def _put_back(drafts: Iterable[_Draft]) -> None:
-    """Give the files that were written their old content, but for those that somebody has saved since."""
-    for draft in drafts:
-        with suppress(OSError):
-            if draft.written is None or files.stamp(draft.path) != draft.written:
-                continue
-            if draft.stamp is None:
-                draft.path.unlink()
-            else:
-                (draft.kept or files.stage(draft.path, draft.before)).replace(draft.path)
+    """Give the files that were written their old content, but for those that somebody has saved since. All or none: on
+    a full disk without hard links a line would be nowhere."""
+    with suppress(OSError):
+        written = [draft for draft in drafts if draft.written and files.stamp(draft.path) == draft.written]
+        for draft in written:
+            if draft.stamp is not None and draft.kept is None:
+                draft.kept = files.stage(draft.path, draft.before)
+        for draft in written:
+            with suppress(OSError):
+                if draft.kept is None:
+                    draft.path.unlink()
+                else:
+                    draft.kept.replace(draft.path)
 
 
 def _drop(drafts: Iterable[_Draft]) -> None:
