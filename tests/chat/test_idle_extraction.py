@@ -18,9 +18,11 @@ from service_play import serving, shape_of
 
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.chat.background import consolidation, extraction_job
 from kvchat.chat.background.extraction_job import LATER_S
 from kvchat.chat.service import ChatService
 from kvchat.figures.accounting import NOISE
+from kvchat.reports.warmth import Heat
 from recorder import Recorded, Recorder, recording
 from tiny_models import tiny_models
 
@@ -63,13 +65,19 @@ def _is_of(request: Recorded, question: str) -> bool:
 
 
 @asynccontextmanager
-async def rested(model: Path, shape: Shape, folder: Path, *, memory_of_open: bool = True) -> AsyncIterator[Rested]:
+async def rested(
+    model: Path, shape: Shape, folder: Path, *, memory_of_open: bool = True, known: bool = True, ahead: bool = False
+) -> AsyncIterator[Rested]:
+    """`known`: kvchat need not guess what kind of server it is. `ahead`: it warms up."""
     async with (
         serving(model, shape, 4096 * shape.slots) as url,
         recording(url) as recorder,
-        remembering(recorder.base_url, folder, idle_seconds=IDLE, rest_seconds=IDLE, worth_tokens=10_000) as service,
+        remembering(
+            recorder.base_url, folder, reads_ahead=ahead, idle_seconds=IDLE, rest_seconds=IDLE, worth_tokens=10_000
+        ) as service,
     ):
-        service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+        if known:
+            service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
         mine = (await service.new_conversations.create(HEAD, reuse=False)).id
         await service.conversations.open(mine)
         if not memory_of_open:
@@ -89,6 +97,13 @@ async def rested(model: Path, shape: Shape, folder: Path, *, memory_of_open: boo
         yield play
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would take something of the open conversation waits as long as the test runs."""
+    for module in (extraction_job, consolidation):
+        monkeypatch.setattr(module, "PATIENCE", 10_000)
+
+
 SERVERS = {
     "dense, 2 slots": ("dense", shape_of("dense", slots=2)),
     "dense, 2 slots, no host cache": ("dense", shape_of("dense", slots=2, ram=0)),
@@ -106,6 +121,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("name", SERVERS)
 async def test_the_open_conversation_goes_first_and_its_next_turn_wastes_nothing(
     models: dict[str, Path], tmp_path: Path, name: str
@@ -132,6 +148,19 @@ async def test_what_was_left_takes_nothing_where_the_open_one_has_been_gone_thro
         assert await play.ask() <= NOISE
 
 
+@pytest.mark.parametrize(("name", "known"), [("dense, 1 slot, no host cache", True), ("dense, 1 slot", False)])
+async def test_where_there_is_no_certain_way_it_is_done_after_a_longer_rest(
+    models: dict[str, Path], tmp_path: Path, name: str, known: bool
+) -> None:
+    """And the open conversation is prefilled again behind it."""
+    kind, shape = SERVERS[name]
+    async with rested(models[kind], shape, tmp_path, known=known, ahead=True) as play:
+        await until(play.service, lambda: play.left in play.extracted())
+        await until(play.service, lambda: play.service.tracker.warmth(play.open).heat in (Heat.WARM, Heat.PARKED))
+        assert await play.ask() <= NOISE
+
+
+@pytest.mark.usefixtures("patient")
 async def test_what_waits_for_the_only_slot_is_gone_through_when_the_user_opens_it(
     models: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -143,6 +172,7 @@ async def test_what_waits_for_the_only_slot_is_gone_through_when_the_user_opens_
         await until(play.service, lambda: play.extracted() == [play.open, play.left])
 
 
+@pytest.mark.usefixtures("patient")
 async def test_what_the_user_asks_for_is_gone_through_at_once(models: dict[str, Path], tmp_path: Path) -> None:
     kind, shape = SERVERS["dense, 1 slot, no host cache"]
     async with rested(models[kind], shape, tmp_path) as play:

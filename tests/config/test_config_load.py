@@ -312,6 +312,9 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
     [
         ("stop", "END", ("END",)),
         ("stop", '["a", "b"]', ("a", "b")),
+        ("stop", "[INST]", ("[INST]",)),
+        ("stop", "[/INST]", ("[/INST]",)),
+        ("stop", "[###", ("[###",)),
         ("response_format", "json", {"type": "json_object"}),
         ("response_format", '{"type": "x", "n": null}', {"type": "x", "n": None}),
         ("response_format", '{type = "x"}', {"type": "x"}),

@@ -7,6 +7,7 @@ variables, options of the command line and fields all read that description.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -19,6 +20,9 @@ from kvchat.config.toml import TomlUnreadableError, parsed
 from kvchat.sanitize import finite
 
 T = TypeVar("T")
+
+_LIST = re.compile(r"""\s*\[\s*(?:["'\]]|$)""")
+"""How a list of texts begins: `[INST]` is a text."""
 
 Check = Callable[[str], str | None]
 """Of a text: what it must be instead, or None if it is right."""
@@ -137,7 +141,7 @@ def from_text(spec: Spec, text: str) -> object:
     table is written as in the file, or as JSON. Raises UnfitError."""
     try:
         match spec.kind:
-            case OptionKind.TEXTS if text.lstrip().startswith("["):
+            case OptionKind.TEXTS if _LIST.match(text):
                 return fitted(spec, _toml_or_json(text.strip()))
             case OptionKind.TABLE if text.lstrip().startswith("{"):
                 return fitted(spec, _toml_or_json(text.strip()))

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
-from kvchat.chat.background.workplace import Workplace
+from kvchat.chat.background.workplace import PATIENCE, Workplace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
@@ -81,9 +81,8 @@ class Consolidation:
             return None
         if job.why == JobReason.ASKED:
             return JobPlace(link.lane, 0.0)
-        if not self._workplace.spares_open(link):
-            return None
-        rest = self._core.settings.memory.idle_seconds * self._workplace.patience(link)
+        patience = self._workplace.patience(link) if self._workplace.spares_open(link) else PATIENCE
+        rest = self._core.settings.memory.idle_seconds * patience
         quiet = max(other.lane.quiet_since for other in self._core.servers.links)
         return JobPlace(link.lane, self._jobs.rested_at(quiet, rest))
 

@@ -15,7 +15,7 @@ from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
-from kvchat.chat.background.workplace import Workplace
+from kvchat.chat.background.workplace import PATIENCE, Workplace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import MemoriesNoted
@@ -93,8 +93,9 @@ class ExtractionJob:
             if extends and job.why == JobReason.ENOUGH:
                 rest = settings.rest_seconds
             ready = self._jobs.rested_at(link.lane.quiet_since, rest + (0 if is_open else LATER_S))
-        can_begin = extends or ready > time.time() or self._workplace.spares_open(link)
-        return JobPlace(link.lane, ready) if can_begin else None
+        if extends or ready > time.time() or self._workplace.spares_open(link):
+            return JobPlace(link.lane, ready)
+        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, PATIENCE * settings.idle_seconds))
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""

@@ -9,6 +9,8 @@ from kvchat.chat.core import Core
 from kvchat.chat.server.link import Link
 
 PATIENCE = 5
+"""How many times as long a prompt of its own waits where it may push the conversation that is looked at out of the
+server's cache; it is prefilled again behind it."""
 
 
 class Workplace:
@@ -26,13 +28,12 @@ class Workplace:
         return link if self._core.settings.memory.on_cloud or not away else None
 
     def spares_open(self, link: Link) -> bool:
-        """Whether a prompt of its own leaves what the server holds of the conversation that is looked at, as far as
-        that is known."""
+        """Whether a prompt of its own certainly leaves what the server holds of the conversation that is looked at, as
+        far as the cache is followed."""
         return link.cache is None or self._routes.spares_open(link.cache)
 
     def patience(self, link: Link) -> int:
-        """How many times as long a prompt of its own waits where it may push the conversation that is looked at out of
-        the server's cache, and that is not known."""
+        """`PATIENCE` where the cache is not followed and may be small; else 1."""
         info = link.info
         follows = link is not self._core.servers.link() or (link.cache is not None and link.cache.prompts.works)
         roomy = follows or (info is not None and (info.replicas or kinds.kind_of(info.kind).answers_many))
