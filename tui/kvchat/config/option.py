@@ -7,7 +7,6 @@ variables, options of the command line and fields all read that description.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -20,9 +19,6 @@ from kvchat.config.toml import TomlUnreadableError, parsed
 from kvchat.sanitize import finite
 
 T = TypeVar("T")
-
-_LIST = re.compile(r"""\s*\[\s*(?:["'\]]|$)""")
-"""How a list of texts begins: `[INST]` is a text."""
 
 Check = Callable[[str], str | None]
 """Of a text: what it must be instead, or None if it is right."""
@@ -141,8 +137,8 @@ def from_text(spec: Spec, text: str) -> object:
     table is written as in the file, or as JSON. Raises UnfitError."""
     try:
         match spec.kind:
-            case OptionKind.TEXTS if _LIST.match(text):
-                return fitted(spec, _toml_or_json(text.strip()))
+            case OptionKind.TEXTS if text.lstrip().startswith("["):
+                return fitted(spec, _list_or_text(text.strip()))
             case OptionKind.TABLE if text.lstrip().startswith("{"):
                 return fitted(spec, _toml_or_json(text.strip()))
             case OptionKind.TABLE if "=" in text:
@@ -187,6 +183,16 @@ def _toml_or_json(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return parsed(f"x = {text}")["x"]
+
+
+def _list_or_text(text: str) -> object:
+    """What a list says; `[INST]` is a text. Raises TomlUnreadableError."""
+    try:
+        return _toml_or_json(text)
+    except TomlUnreadableError:
+        if text[1:].lstrip().startswith(('"', "'", "]")):
+            raise
+        return text
 
 
 _WRITTEN = {OptionKind.TEXTS: 'a list of texts, such as ["a", "b"]', OptionKind.TABLE: "a table, such as {name = 1}"}
