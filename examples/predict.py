@@ -52,7 +52,7 @@ class Client:
 
 
 if __name__ == "__main__":
-    client = Client(sys.argv[1])
+    client = Client(sys.argv[1]) if len(sys.argv) == 2 else sys.exit(__doc__)
     for line in sys.stdin:
         name, _, text = line.strip().partition(" ")
         ids = client.ask("/tokenize", content=f"\nUser: {text}\nAssistant:")["tokens"]

@@ -468,6 +468,7 @@ class ChatService:
             self.documents.aclose,
             self.memory.aclose,
             *([self.mirror.aclose] if self._has_mirror else []),
+            self.core.rest,  # a server that was connected to meanwhile is noted
             self.writer.aclose,
         ):
             try:
