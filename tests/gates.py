@@ -137,7 +137,7 @@ GATES = (
         "screens/test_terminal_safety.py terminal/test_foreign_bytes.py",
         {"hostile_strings": 10_000, "terminal_inputs": 30},
     ),
-    Gate("S2", "nothing in a text is taken for markup", "ui_screens/test_screens_hostile.py"),
+    Gate("S2", "nothing in a text is taken for markup", "screens/test_screens_hostile.py"),
     Gate(
         "S3",
         "no connection but to the server chosen",

@@ -1,4 +1,4 @@
-"""The app on a store in a temporary folder, and a toy server it talks to."""
+"""The app on a store in a temporary folder, and a toy server it talks to; dialogs stand on `screens_kit` alone."""
 
 from __future__ import annotations
 

@@ -51,11 +51,6 @@ async def test_trouble_without_a_log_is_a_sentence_and_the_ways_out() -> None:
         assert shown.answers == ["restart"]
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.ui.screens.confirm.ConfirmScreen.alone_s", 0.0)
-
-
 class Welcome(Host):
     def __init__(self, panel: WelcomePanel) -> None:
         super().__init__()
