@@ -20,7 +20,8 @@ from kvchat.chat.question import Question
 from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
 from kvchat.cli import parser
-from kvchat.cli.ask import ask, read_question
+from kvchat.cli.ask.command import ask
+from kvchat.cli.ask.question import read_question
 from kvchat.documents import retrieval_plan as looking
 from kvchat.documents.attachments import attached
 from kvchat.documents.library import Library

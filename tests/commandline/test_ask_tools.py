@@ -118,8 +118,8 @@ async def test_what_a_servers_tool_says_of_itself_stands_before_the_question(
         print(prompt, file=sys.stderr)
         return "y"
 
-    monkeypatch.setattr("kvchat.cli.ask_consent._is_at_terminal", lambda: True)
-    monkeypatch.setattr("kvchat.cli.ask_consent._answer", answer)
+    monkeypatch.setattr("kvchat.cli.ask.consent._is_at_terminal", lambda: True)
+    monkeypatch.setattr("kvchat.cli.ask.consent._answer", answer)
     file = own_folders / "config" / "mcp.json"
     file.parent.mkdir(exist_ok=True)
     box = str(Path(__file__).parent.parent / "mcp_box.py")

@@ -13,7 +13,9 @@ from answer_ways import SAID, THOUGHT, WAYS, said
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.cli import parser
-from kvchat.cli.ask import GOOD, WAS_THOUGHT, ask
+from kvchat.cli.ask.command import ask
+from kvchat.cli.ask.stream import WAS_REASONING
+from kvchat.cli.ask.turn import WHOLE
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError
 from kvchat.config import Settings, changed
@@ -40,7 +42,7 @@ async def test_what_is_printed_is_the_text(
             except CommandError as error:
                 status, failed = 1, str(error)
             out, err = capsys.readouterr()
-            assert (status == 0) == (way.state in GOOD and bool(way.text)), name
+            assert (status == 0) == (way.state in WHOLE and bool(way.text)), name
             assert way.note in err + failed, name
             if options:
                 found = json.loads(out)
@@ -69,7 +71,7 @@ async def test_a_thought_of_which_only_the_end_comes_is_kept_from_a_pipe(
     run, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
     """A terminal has read along by then: it is told."""
-    monkeypatch.setattr("kvchat.cli.ask.SURE_S", 1e9)
+    monkeypatch.setattr("kvchat.cli.ask.stream.SURE_S", 1e9)
 
     async def answer(visit: Visit) -> None:
         first, *rest = said(THOUGHT, "\n</think>\n\n", SAID).parts()
@@ -94,7 +96,7 @@ async def test_a_thought_of_which_only_the_end_comes_is_kept_from_a_pipe(
         again = await run("--base-url", server.url, "ask", "Say it again", terminal=terminal)
     assert again.out.strip() == SAID, "it is known now"
     lines = [line.strip() for line in done.out.splitlines() if line.strip()]
-    assert lines == ([THOUGHT, WAS_THOUGHT, SAID] if terminal else [SAID]) and done.status == 0
+    assert lines == ([THOUGHT, f"kvchat: {WAS_REASONING}", SAID] if terminal else [SAID]) and done.status == 0
 
 
 @pytest.mark.parametrize("command", [("ask", "Hi"), ("rename", "ID", "Another name")], ids=["ask", "rename"])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.cli import ask
-from kvchat.cli.ask import read_question
+from kvchat.cli.ask import question
+from kvchat.cli.ask.question import read_question
 from toyserver import ToyServer, Visit, tokens
 
 PROGRAM = f"{sys.executable} -m kvchat"
@@ -132,8 +132,8 @@ async def test_an_export_is_written_to_what_it_names(environment: dict[str, str]
 def test_a_standard_input_that_stays_open_and_silent_is_left_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ask, "SILENT_S", 0.01)
-    monkeypatch.setattr(ask, "IDLE_S", 0.02)
+    monkeypatch.setattr(question, "SILENT_S", 0.01)
+    monkeypatch.setattr(question, "IDLE_S", 0.02)
     reading, writing = os.pipe()
     with os.fdopen(reading) as stream, os.fdopen(writing, "wb"):
         monkeypatch.setattr(sys, "stdin", stream)

@@ -16,7 +16,8 @@ import pytest
 from kvchat.chat.question.mentions import NOTHING
 from kvchat.chat.service import ChatService
 from kvchat.cli import main, parser
-from kvchat.cli.ask import MOST, ask, read_question
+from kvchat.cli.ask.command import ask
+from kvchat.cli.ask.question import MOST, read_question
 from kvchat.cli.session import CommandError
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import STDIN
@@ -159,7 +160,7 @@ def test_a_pipe_that_gives_only_what_is_there_is_read_to_its_end(standing):
 
 @pytest.mark.parametrize("begun", [b"", b"half "])
 def test_silence_is_told_once_and_waited_for(standing, monkeypatch: pytest.MonkeyPatch, begun: bytes):
-    monkeypatch.setattr("kvchat.cli.ask.SILENT_S", 0.05)
+    monkeypatch.setattr("kvchat.cli.ask.question.SILENT_S", 0.05)
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
     reading, writing = os.pipe()

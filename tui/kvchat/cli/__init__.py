@@ -238,10 +238,10 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         _print_no_more()
         what = error.filename or "The output cannot be written"
-        _complain(f"{what}: {(error.strerror or str(error)).lower()}.")
+        say(f"{what}: {(error.strerror or str(error)).lower()}.")
         return 1
     except ImportError as error:
-        _complain(_missing(error))
+        say(_missing(error))
         return 1
 
 
@@ -259,8 +259,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _complain(sentence: str) -> None:
-    """Say on standard error what went wrong, if that takes it: the status tells it too."""
+def say(sentence: str) -> None:
+    """Say something on standard error, if that takes it: the status of the command tells it too."""
     with suppress(OSError, ValueError):
         print(f"kvchat: {sentence}", file=sys.stderr, flush=True)
 
@@ -297,7 +297,7 @@ def _carried_out(args: argparse.Namespace) -> int:
     except CommandError as failure:
         from kvchat.sanitize import one_line
 
-        _complain(one_line(str(failure)))
+        say(one_line(str(failure)))
         return failure.status
     finally:
         on_command_line.reset(place)
