@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -447,9 +448,8 @@ class ChatService:
 
     async def _end_readers(self) -> None:
         """End what still reads a file in a process of its own."""
-        from kvchat.apart.process import stop_all
-
-        stop_all()
+        if process := sys.modules.get("kvchat.apart.process"):
+            process.stop_all()
 
     async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is

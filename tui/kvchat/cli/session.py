@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -65,6 +66,7 @@ class Session(Struct, frozen=True):
         """Do `work` with the conversation service, as the app does, and end that. Raises CommandError."""
         import asyncio  # who only looks does without it
 
+        gc.disable()  # until it is there: imports make much that stays and little garbage
         return asyncio.run(self._with_service(work))
 
     async def _with_service(self, work: Callable[[ChatService], Awaitable[int]]) -> int:
@@ -75,6 +77,8 @@ class Session(Struct, frozen=True):
         service: ChatService | None = None
         try:
             service = self.service_on(self.opened_store(), strict=True)
+            gc.freeze()
+            gc.enable()
             print_notices(service.store.notices)
             # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in
             # the settings is meant.
@@ -85,6 +89,7 @@ class Session(Struct, frozen=True):
             kind = UsageError if _is_of_a_name(said) else NotInTimeError if _is_loading(said) else CommandError
             raise kind(str(error)) from None
         finally:
+            gc.enable()
             if service is not None:
                 service.events.subscribe(tell_notice)  # what cannot be written at the end
                 await service.aclose()

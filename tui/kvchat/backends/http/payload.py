@@ -256,9 +256,11 @@ class Models(Struct, frozen=True):
     def chosen(self) -> Model | None:
         """The model to talk to when the user names none: of those that seem to chat one that is loaded, else one that
         wakes or is being loaded, else the first; one that failed to load only where there is no other."""
+        if len(self.all) < 2:
+            return next(iter(self.all), None)
         chatty = [model for model in self.all if model.chats]
         named = [model for model in chatty if not _OTHER_TASK.search(model.id)]
-        return min(named or chatty or self.all, key=lambda model: _ORDER[model.readiness], default=None)
+        return min(named or chatty or self.all, key=lambda model: _ORDER[model.readiness])
 
 
 _OTHER_TASK = compiled_later(
