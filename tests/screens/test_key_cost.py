@@ -9,7 +9,7 @@ import pytest
 from app_kit import Drive, Driven
 from textual.screen import Screen
 
-from kvchat.ui.widgets.transcript.widget import ECHO, FRAME, HELD, Pace
+from kvchat.ui.widgets.transcript.streaming import ECHO, FRAME, HELD, Pace
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foo
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span, text_of
 from kvchat.ui.terminal.control_filter import ControlFilter
-from kvchat.ui.widgets.transcript.widget import FRAME, REST, Pace
+from kvchat.ui.widgets.transcript.streaming import FRAME, REST, Pace
 
 
 def _text(spans: list[Span]) -> str:

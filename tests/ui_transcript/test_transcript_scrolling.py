@@ -17,7 +17,7 @@ async def _drawn(pilot: Any) -> None:
     """Wait until streamed text is on the screen."""
     for _ in range(60):
         await pilot.pause(0.02)
-        if pilot.app.transcript._pending is None:
+        if pilot.app.transcript._stream.pending is None:
             break
     await pilot.pause()
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from textual.screen import ModalScreen
 
-from kvchat.ui.widgets.transcript import widget
-from kvchat.ui.widgets.transcript.widget import FRAME, Pace
+from kvchat.ui.widgets.transcript import streaming
+from kvchat.ui.widgets.transcript.streaming import FRAME, Pace
 from still import still, until
 
 SIZE = (60, 20)
@@ -37,14 +37,14 @@ async def test_text_that_comes_just_before_a_frame_is_due_is_drawn(
     make_app: Any, items: Any, monkeypatch: pytest.MonkeyPatch, moment: float
 ) -> None:
     app, stopped = make_app([items.question(1), items.streaming(1)]), list[float]()
-    monkeypatch.setattr(widget, "monotonic", lambda: stopped[0] if stopped else monotonic())
+    monkeypatch.setattr(streaming, "monotonic", lambda: stopped[0] if stopped else monotonic())
     async with app.run_test(size=SIZE):
         await still(app)
         app.transcript.stream_text("a1", "one")
         await shown(app, "one")
         await still(app)
         now = monotonic()
-        stopped.append(now + max(0.0, app.transcript._pace.delay(now) - moment))
+        stopped.append(now + max(0.0, app.transcript._stream.pace.delay(now) - moment))
         app.transcript.stream_text("a1", "one and two")
         app.transcript.stream_text("a1", "one, two and three")
         stopped.clear()

@@ -5,13 +5,16 @@ Every message is searched in its source, and only messages that come into view a
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Row
+from kvchat.ui.widgets.transcript.column import Column
+from kvchat.ui.widgets.transcript.entry import Entry
 
 
 class Match(Struct, frozen=True):
@@ -56,3 +59,70 @@ def marks(rows: Sequence[Row], first: int, query: str) -> list[tuple[int, int, i
         found.append((first + at, begin, begin + len(wanted)))
         position = text.find(wanted, position + len(wanted))
     return found
+
+
+class Finder:
+    """What is looked for in a column, and which match is shown."""
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+        self.query = ""
+        """Empty: nothing is looked for."""
+        self.current: tuple[str, int, int] | None = None
+        """The message, row and first character of the match that is shown."""
+        self._matches: list[Match] = []
+        self._number = -1
+
+    def begin(self, query: str) -> int:
+        """Look for `query` in all messages; an empty one ends it. Returns the number of matches."""
+        self.query = query if query.strip() else ""
+        self.current = None
+        for entry in self._column.entries:
+            entry.marks = None
+        self._matches, self._number = self._found(), -1
+        return len(self._matches)
+
+    def search_again(self) -> None:
+        """The messages have changed."""
+        if self.query:
+            self._matches = self._found()
+            self._number = min(self._number, len(self._matches) - 1)
+
+    def _found(self) -> list[Match]:
+        return matches([entry.item for entry in self._column.entries], self.query)
+
+    def nearest(self, y: int) -> int:
+        """The last match of a message that starts at or above this row of the column, else the first."""
+        place = self._column.locate(min(self._column.height - 1, y))
+        last = place[0] if place else 0
+        above = [n for n, match in enumerate(self._matches) if (self._column.find(match.node) or 0) <= last]
+        return above[-1] if above else 0
+
+    def after(self, step: int) -> int | None:
+        """The match so many after the one that is shown, around the end; None: there is none."""
+        return (self._number + step) % len(self._matches) if self._matches else None
+
+    def show(self, number: int, page: int) -> int | None:
+        """Show this match: draw its message and `page` rows around. Returns its row in the column; None: the message is
+        gone."""
+        self._number = number
+        match = self._matches[number]
+        index = self._column.find(match.node)
+        if index is None:
+            return None
+        entry = self._column.entries[index]
+        entry.lay_out(0, 0, sys.maxsize)
+        self._column.changed(index)
+        self._column.draw_around(index, 0, page, 2 * page)
+        found = marks(entry.rows(), entry.body_start, self.query)
+        row, start, _ = found[min(match.ordinal, len(found) - 1)] if found else (0, 0, 0)
+        self.current = (match.node, row, start)
+        return self._column.top(index) + row
+
+    def marks_in(self, entry: Entry) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """(start, stop) of what is found in a message, by row."""
+        if entry.marks is None:
+            entry.marks = {}
+            for number, start, stop in marks(entry.rows(), entry.body_start, self.query):
+                entry.marks.setdefault(number, []).append((start, stop))
+        return entry.marks

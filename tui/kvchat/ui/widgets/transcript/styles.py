@@ -90,7 +90,7 @@ STYLES: StyleTable = {
 """The style names that rows may use."""
 
 CSS = """
-TranscriptView {
+Transcript {
     width: 1fr;
     height: 1fr;
     color: $foreground;

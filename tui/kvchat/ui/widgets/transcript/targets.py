@@ -1,0 +1,40 @@
+"""What jump letters lead to in the rows of a message: other versions, code blocks and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from rich.cells import cell_len
+from textual.message import Message
+
+from kvchat.prompt.citations import cited
+from kvchat.ui.render.message import VERSIONS
+from kvchat.ui.render.sources import CITE, given
+from kvchat.ui.widgets.jump import Target
+from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.messages import BranchesRequested, CodeCopyRequested, SourcesRequested
+from kvchat.ui.widgets.transcript.styles import GUTTER
+
+
+def targets_in(entry: Entry, number: int, post: Callable[[Message], object]) -> Iterator[Target]:
+    """The targets in a row of a message; `post` posts what the user wants."""
+    item, row = entry.item, entry.row(number)
+    place = item.node_id, number
+
+    def target(cell: int, message: Message) -> Target:
+        return Target(place, GUTTER + cell, partial(post, message))
+
+    action, _, value = row.action.partition(":")
+    if action == "code" and len(codes := entry.codes()) >= int(value):
+        yield target(-1, CodeCopyRequested(int(value), codes[int(value) - 1].text))
+    elif row.action == "fold:context" and given(item.blocks):
+        yield target(-1, SourcesRequested(item.node_id))
+    cell = 0
+    for span in row.spans:
+        styles = span.style.split()
+        if CITE in styles:
+            yield target(cell, SourcesRequested(item.node_id, tuple(cited(span.text))))
+        elif VERSIONS in styles and span.text:
+            yield target(cell, BranchesRequested(item.node_id))
+        cell += cell_len(span.text)
