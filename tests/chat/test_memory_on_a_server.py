@@ -51,9 +51,9 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
                 await asyncio.sleep(chance.choice((0, 0, 0.05, 0.2, 0.6, 1.2)))
         await service.extraction.request(id)
         await until(service, lambda: not pending(service, id) and not service.jobs.at_work())
-        cells = ExtractionLedger(service.store.database).cells(id)
+        runs = ExtractionLedger(service.store.database).runs(id)
     called_off = [request for request in recorder.background if not request.is_whole]
-    assert len(recorder.chats) == 30 and cells
+    assert len(recorder.chats) == 30 and runs
     assert called_off, "no question came while an extraction ran: the test shows nothing"
     assert [request for request in recorder.requests if request.beside] == []
 

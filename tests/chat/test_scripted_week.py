@@ -126,8 +126,8 @@ async def test_a_week(tmp_path):
         assert all(entry.text[:10] == days[entry.nodes[0]] for entry in entries)
         page = (tmp_path / "memory" / "episodes" / "2026-11.md").read_text()
         assert page.count("It was talked about.") == len(entries) == len(set(found.values()))
-        cells = ExtractionLedger(service.store.database, OF_EPISODES).cells()
-        assert {cell.id for cell in cells} == set(found.values())
+        runs = ExtractionLedger(service.store.database, OF_EPISODES).runs()
+        assert {run.id for run in runs} == set(found.values())
 
         # The same system bytes in every request, those of the passes are the chat's and one message more, and nothing
         # ran beside a reply.

@@ -123,7 +123,7 @@ async def talked(places: Paths, *questions: str) -> tuple[str, list[str]]:
 
 def note(memories: Memories, conversation: str, nodes: list[str], *facts: Fact, session: str = "app") -> list[Entry]:
     """Note what an extraction found."""
-    made = memories.noted(
+    made = memories.store_extraction(
         ExtractionRun(f"{session}-1", conversation, time.time(), "facts", "toy", session), nodes, facts
     )
     assert made is not None

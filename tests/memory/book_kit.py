@@ -74,10 +74,10 @@ class Book:
         """One extraction that found these facts in a new conversation, or in `talk`."""
         conversation, nodes = talk or self.talk()
         found = [fact(one, nodes=nodes[:1]) if isinstance(one, str) else one for one in facts]
-        cell = ExtractionRun(
+        run = ExtractionRun(
             new_id(), conversation, self.clock(), "facts" if found else "empty", "tiny-model", self.session, 0, refused
         )
-        return self.memories.noted(cell, nodes, found)
+        return self.memories.store_extraction(run, nodes, found)
 
     # The files
 

@@ -83,9 +83,9 @@ def extract(store: Store, id: str, head: str | None = None, most: int = 1_000) -
     nodes = [one.id for one in ledger.pending(path(store, id, head))][:most]
     if not nodes:
         return []
-    cell = ExtractionRun(new_node_id(), id, STAMP, model="small", session="session", noted=len(nodes))
+    run = ExtractionRun(new_node_id(), id, STAMP, model="small", session="session", noted=len(nodes))
     changes = [fact(f"fact of {one}", id, [one]) for one in nodes]
-    return nodes if ledger.cover(cell, nodes, changes) else None
+    return nodes if ledger.cover(run, nodes, changes) else None
 
 
 def extract_all(store: Store, id: str) -> None:
@@ -108,7 +108,7 @@ def check_places(store: Store, id: str) -> tuple[set[str], set[str]]:
     tree = store.tree(id)
     ledger = ExtractionLedger(store.database)
     with reading(store) as connection:
-        cells = dict(connection.execute("SELECT id, noted FROM cell"))
+        runs = dict(connection.execute("SELECT id, noted FROM cell"))
         rows = connection.execute("SELECT node, cell FROM covered").fetchall()
         facts = Counter(row[0] for row in connection.execute("SELECT text FROM entry"))
         noted = connection.execute("SELECT count(*) FROM change WHERE act = 'noted'").fetchone()[0]
@@ -118,6 +118,6 @@ def check_places(store: Store, id: str) -> tuple[set[str], set[str]]:
     here = covered & said
     assert len(rows) == len(covered)
     assert not here & pending and here | pending == said
-    assert Counter(cell for _, cell in rows) == Counter(cells)
+    assert Counter(run for _, run in rows) == Counter(runs)
     assert facts == Counter(f"fact of {one}" for one in covered) and noted == len(covered)
     return here, pending

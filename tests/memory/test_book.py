@@ -155,8 +155,8 @@ def test_an_extraction_is_noted_logged_and_covers_its_messages(book: Book) -> No
     assert new is not None
     assert (new[0].by, new[0].conversation, new[0].nodes) == ("tiny-model", talk[0], tuple(talk[1][:1]))
     assert book.memories.entries() == new
-    cell = book.memories.ledger.cells()[0]
-    assert (cell.noted, json.loads(cell.refused)) == (1, [])
+    run = book.memories.ledger.runs()[0]
+    assert (run.noted, json.loads(run.refused)) == (1, [])
     assert book.memories.ledger.behind() == []
     assert book.log().count("Prefers metric units") == 1 and "Tea time" in book.log()
     book.check()
@@ -271,7 +271,7 @@ def test_deleted_text_is_not_noted_again_but_the_person_can_add_it(book: Book) -
     (entry,) = book.extract("Likes tea") or ()
     book.memories.delete(entry.id)
     assert book.extract("likes TEA!") == []
-    assert json.loads(book.memories.ledger.cells()[0].refused) == [["likes TEA!", "you deleted it"]]
+    assert json.loads(book.memories.ledger.runs()[0].refused) == [["likes TEA!", "you deleted it"]]
     assert "Refused: likes TEA!" in book.log()
     again = book.memories.add("Likes tea")
     assert again.id != entry.id and book.texts() == ["Likes tea"]

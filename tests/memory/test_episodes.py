@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ledger_kit import STAMP, begin, capture, extract_all, path
 
 from kvchat.memory.entry import Status
-from kvchat.memory.learning.episodes import GAP_S, MOST, checked, ended_part, instruction, schema, stored
+from kvchat.memory.learning.episodes import GAP_S, MOST_EPISODES, checked, ended_part, instruction, schema, stored
 from kvchat.memory.ledger import EPISODES, ExtractionLedger
 from kvchat.memory.memories import Memories
 from kvchat.memory.recall import recalled
@@ -106,15 +106,15 @@ def test_what_is_no_answer_gives_none(answer):
 )
 def test_whatever_the_answer_no_message_is_lost_or_doubled(episodes):
     found = given_back(*episodes)
-    assert len(found) <= MOST
+    assert len(found) <= MOST_EPISODES
     if found:
         assert [node.id for one in found for node in one.nodes] == [node.id for node in NODES[1:]]
 
 
 def test_an_episode_is_dated_and_names_its_messages():
     [found] = given_back(one(1))
-    cell, nodes, change = stored(found, "ab" * 16, "toy", "s", STAMP)
-    assert (cell.kind, cell.noted, change.after.page) == ("episode", 1, "episodes/1970-01.md")
+    run, nodes, change = stored(found, "ab" * 16, "toy", "s", STAMP)
+    assert (run.kind, run.noted, change.after.page) == ("episode", 1, "episodes/1970-01.md")
     assert nodes == [node.id for node in NODES[1:]] == list(change.after.nodes)
     assert change.after.text == "1970-01-01 Kilns: The breaker trips." and change.after.is_episode
 
@@ -126,14 +126,14 @@ def summed_up(store, memories, id, head, rng):
     """One pass over a branch, with topics that begin anywhere."""
     nodes = path(store, id, head)
     ledger = ExtractionLedger(store.database, EPISODES)
-    looked_at = ExtractionLedger(store.database).gone_through(nodes)
+    looked_at = ExtractionLedger(store.database).examined(nodes)
     pending = [node for node in ledger.pending(nodes) if node.id in looked_at]
     part = ended_part(nodes, pending, STAMP + DAY, rng.choice([2, 5, 40]))
     if not part.turns:
         return False
     firsts = [first for first in part.turns if rng.random() < 0.5] or [min(part.turns)]
     found = checked(json.dumps({"episodes": [one(first) for first in firsts]}), part)
-    memories.episodes_noted([stored(each, id, "toy", "s", STAMP) for each in found])
+    memories.store_episodes([stored(each, id, "toy", "s", STAMP) for each in found])
     return True
 
 
@@ -149,9 +149,9 @@ def check_episodes(store, ids):
         )
     }
     assert {row[0] for row in rows} == said
-    cells = ExtractionLedger(store.database, EPISODES).cells(limit=1000)
-    assert {row[1] for row in rows} == {cell.id for cell in cells}
-    return cells
+    runs = ExtractionLedger(store.database, EPISODES).runs(limit=1000)
+    assert {row[1] for row in rows} == {run.id for run in runs}
+    return runs
 
 
 def open_memories(store, folder: Path):
@@ -178,7 +178,7 @@ def test_two_writers_at_once_on_every_branch_put_each_message_into_one(tmp_path)
             capture(stores[0], record.id, rng.choice(nodes).id, texts)
         extract_all(stores[0], record.id)
     pending(stores[0])
-    assert ExtractionLedger(stores[0].database, EPISODES).cells() == []
+    assert ExtractionLedger(stores[0].database, EPISODES).runs() == []
     failures = []
 
     def write(number):
@@ -199,11 +199,11 @@ def test_two_writers_at_once_on_every_branch_put_each_message_into_one(tmp_path)
     for thread in threads:
         thread.join()
     assert not failures
-    cells = check_episodes(stores[1], ids)
+    runs = check_episodes(stores[1], ids)
     memories = open_memories(stores[0], tmp_path)
     entries = [entry for entry in memories.entries() if entry.is_episode]
-    assert len(entries) == len(cells)
-    assert all(cell.kind != "episode" for cell in ExtractionLedger(stores[0].database).cells(limit=1000)), (
+    assert len(entries) == len(runs)
+    assert all(run.kind != "episode" for run in ExtractionLedger(stores[0].database).runs(limit=1000)), (
         "the logs are apart"
     )
     memories.close()

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from corpus import corpus
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.learning.extraction import (
-    MOST,
+    MOST_FACTS,
     ExtractionPassage,
     Findings,
     checked,
@@ -191,7 +191,7 @@ def test_of_an_answer_that_was_cut_off_the_whole_facts_count(cut):
 def test_more_than_five_facts_are_not_taken_at_once():
     words = ["tea", "rice", "milk", "bread", "salt", "soup", "figs"]
     found = checked(answer(*(fact(f"Likes {word}") for word in words)), about("I like " + ", ".join(words) + "."))
-    assert len(found.facts) == MOST
+    assert len(found.facts) == MOST_FACTS
     assert {why for _, why in refused(found)} == {"more than 5 at once"}
 
 
@@ -443,7 +443,7 @@ ANSWERS = (
 
 def holds(found: Findings, conversation: ExtractionPassage) -> None:
     own = {node.id for nodes in conversation.questions.values() for node in nodes}
-    assert len(found.facts) <= MOST
+    assert len(found.facts) <= MOST_FACTS
     assert not found.useless or (not found.facts and not found.refused)
     for one in found.facts:
         assert one.nodes and set(one.nodes) <= own

@@ -55,7 +55,7 @@ def disk(folder: Path) -> Iterator[Store]:
     opened.close()
 
 
-def cell_of(talk: Conversation, **values: object) -> ExtractionRun:
+def run_of(talk: Conversation, **values: object) -> ExtractionRun:
     return ExtractionRun("c" * 32, talk.id, STAMP, **values)  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ def test_questions_and_answers_wait_until_they_are_covered(store):
     assert waiting(store, talk.id) == ["a2"] and ExtractionLedger(store.database).behind() == [(talk.id, 1)]
     assert len(extract(store, talk.id)) == 1
     assert waiting(store, talk.id) == [] and ExtractionLedger(store.database).behind() == []
-    assert [cell.noted for cell in ExtractionLedger(store.database).cells()] == [1, 3]
+    assert [run.noted for run in ExtractionLedger(store.database).runs()] == [1, 3]
 
 
 def test_an_answer_waits_only_once_it_is_final(store):
@@ -88,7 +88,7 @@ def test_an_answer_waits_only_once_it_is_final(store):
     add_nodes(store, replace(talk, head=answer.id), [question, answer])
     assert waiting(store, talk.id) == ["q"]
     assert ExtractionLedger(store.database).behind() == [(talk.id, 1)]
-    assert not ExtractionLedger(store.database).cover(cell_of(talk), [question.id, answer.id], [])
+    assert not ExtractionLedger(store.database).cover(run_of(talk), [question.id, answer.id], [])
     seen = path(store, talk.id)
     store.settle(node(question, Message(Role.ASSISTANT, "a"), STAMP, id=answer.id, state=MessageState.CANCELLED))
     assert [one.text for one in ExtractionLedger(store.database).pending(seen)] == [
@@ -102,7 +102,7 @@ def test_messages_with_equal_text_and_stamp_one_after_the_other_are_different_me
     ids = capture(store, talk.id, None, ["again"] * 6)
     assert extract(store, talk.id, most=1) == ids[:1]
     assert waiting(store, talk.id) == ["again"] * 5
-    assert ExtractionLedger(store.database).cover(cell_of(talk), [ids[3]], [])
+    assert ExtractionLedger(store.database).cover(run_of(talk), [ids[3]], [])
     assert extract(store, talk.id) == [ids[1], ids[2], ids[4], ids[5]]
 
 
@@ -181,7 +181,7 @@ def test_a_deleted_turn_makes_nothing_pending_anew(store):
     assert [one.text for one in path(store, talk.id)[1:]] == ["q1", "a1", "q2", "a2"]
     assert waiting(store, talk.id) == ["a2"] and ExtractionLedger(store.database).behind() == [(talk.id, 1)]
     copies = [one.id for one in path(store, talk.id)[1:]]
-    assert not ExtractionLedger(store.database).cover(cell_of(talk), copies, [])
+    assert not ExtractionLedger(store.database).cover(run_of(talk), copies, [])
     assert extract(store, talk.id) == copies[3:]
 
 
@@ -207,7 +207,7 @@ def test_of_equal_messages_as_many_copies_are_covered_as_originals(store):
     talk = begin(store)
     capture(store, talk.id, None, ["hello", "hi"], stamp=STAMP - 1)
     ids = capture(store, talk.id, None, ["again"] * 4)
-    assert ExtractionLedger(store.database).cover(cell_of(talk), ids[:2], [])
+    assert ExtractionLedger(store.database).cover(run_of(talk), ids[:2], [])
     hello = path(store, talk.id)[1]
     grown(store, talk, branching.without_turn(store.tree(talk.id), store.conversation(talk.id).head, hello.id))
     capture(store, talk.id, None, ["again"] * 2)
@@ -328,15 +328,15 @@ def test_a_message_is_covered_once(store):
     talk = begin(store)
     ids = capture(store, talk.id, None, ["q1", "a1", "q2"])
     ledger = ExtractionLedger(store.database)
-    cell = cell_of(talk, kind=EMPTY, model="small", session="s", refused='[["x","why"]]')
-    assert ledger.cover(cell, ids[:2], [])
+    run = run_of(talk, kind=EMPTY, model="small", session="s", refused='[["x","why"]]')
+    assert ledger.cover(run, ids[:2], [])
     for again in (ids[:2], ids[1:], ids[:1], [*ids[2:], "0" * 32], []):
         late = fact("late")
-        assert not ledger.cover(replace(cell, id="d" * 32), again, [late])
-        assert MemoryState(store.database).entries() == [] and ledger.cells() == [cell]
-    assert ledger.cover(replace(cell, id="d" * 32), [ids[2], ids[2]], [fact("in time")])
+        assert not ledger.cover(replace(run, id="d" * 32), again, [late])
+        assert MemoryState(store.database).entries() == [] and ledger.runs() == [run]
+    assert ledger.cover(replace(run, id="d" * 32), [ids[2], ids[2]], [fact("in time")])
     assert [entry.text for entry in MemoryState(store.database).entries()] == ["in time"]
-    assert ledger.cells(talk.id, limit=1) == [replace(cell, id="d" * 32)] and ledger.cells("other") == []
+    assert ledger.runs(talk.id, limit=1) == [replace(run, id="d" * 32)] and ledger.runs("other") == []
 
 
 def test_a_system_message_and_what_was_there_before_memory_are_never_covered(disk, folder):
@@ -346,9 +346,9 @@ def test_a_system_message_and_what_was_there_before_memory_are_never_covered(dis
     disk.set_setting("store.memory_since", "1000")
     ledger = ExtractionLedger(disk.database)
     assert waiting(disk, talk.id) == [] and ledger.behind() == []
-    assert not ledger.cover(cell_of(talk), ids, [])
+    assert not ledger.cover(run_of(talk), ids, [])
     disk.set_setting("store.memory_since", None)
-    assert not ledger.cover(cell_of(talk), [system, ids[0]], [])
+    assert not ledger.cover(run_of(talk), [system, ids[0]], [])
     assert waiting(disk, talk.id) == ["old", "old answer"]
 
 
@@ -357,8 +357,8 @@ def test_messages_of_two_branches_are_refused(store):
     question, one = capture(store, talk.id, None, ["q", "one"])
     (two,) = capture(store, talk.id, question, ["two"])
     with pytest.raises(ValueError, match="not on one branch"):
-        ExtractionLedger(store.database).cover(cell_of(talk), [question, one, two], [])
-    assert ExtractionLedger(store.database).cells() == []
+        ExtractionLedger(store.database).cover(run_of(talk), [question, one, two], [])
+    assert ExtractionLedger(store.database).runs() == []
 
 
 def test_an_extraction_with_a_stale_change_stores_nothing(store):
@@ -371,10 +371,10 @@ def test_an_extraction_with_a_stale_change_stores_nothing(store):
     state.apply([Change(Act.EDITED, known.after, moved, STAMP)])
     corrected = Change(Act.CORRECTED, known.after, replace(known.after, status=Status.SUPERSEDED), STAMP)
     with pytest.raises(StaleChange):
-        ledger.cover(cell_of(talk), ids, [fact("Has a cat."), corrected])
-    assert state.entries() == [moved] and ledger.cells() == [] and waiting(store, talk.id) == ["q", "a"]
+        ledger.cover(run_of(talk), ids, [fact("Has a cat."), corrected])
+    assert state.entries() == [moved] and ledger.runs() == [] and waiting(store, talk.id) == ["q", "a"]
     again = replace(corrected, before=moved, after=replace(moved, status=Status.SUPERSEDED))
-    assert ledger.cover(cell_of(talk), ids, [fact("Has a cat."), again])
+    assert ledger.cover(run_of(talk), ids, [fact("Has a cat."), again])
     assert [(entry.text, entry.status) for entry in state.entries()] == [
         ("Has a cat.", Status.LIVE),
         ("Lives in Basel.", Status.SUPERSEDED),
@@ -388,7 +388,7 @@ def test_what_an_extraction_changed_is_found_by_its_conversation(store):
     known = fact("Lives in Bern.", "e" * 32)
     state.apply([replace(known, session="before")])
     corrected = Change(Act.CORRECTED, known.after, replace(known.after, status=Status.SUPERSEDED), STAMP, "now")
-    ExtractionLedger(store.database).cover(cell_of(talk), ids, [corrected])
+    ExtractionLedger(store.database).cover(run_of(talk), ids, [corrected])
     assert [change.act for change in state.changes(conversation=talk.id)] == [Act.CORRECTED]
     assert [change.act for change in state.changes(conversation="e" * 32)] == [Act.NOTED]
     assert state.last_session() == "now"
@@ -399,14 +399,14 @@ def test_a_conversation_gone_for_good_takes_its_refused_texts_with_it_and_leaves
     ids = capture(store, talk.id, None, ["q", "a"])
     others = capture(store, other.id, None, ["q", "a"])
     ledger = ExtractionLedger(store.database)
-    cell = cell_of(talk, refused='[["the key is 123","a secret"]]')
-    ledger.cover(cell, ids, [fact("Kept.")])
-    ledger.cover(replace(cell, id="d" * 32, conversation=other.id), others, [])
+    run = run_of(talk, refused='[["the key is 123","a secret"]]')
+    ledger.cover(run, ids, [fact("Kept.")])
+    ledger.cover(replace(run, id="d" * 32, conversation=other.id), others, [])
     put_row(store, replace(store.conversation(talk.id), trashed=1.0))
     store.purge_trash(2.0)
-    assert [one.refused for one in ledger.cells()] == [cell.refused, "[]"]
+    assert [one.refused for one in ledger.runs()] == [run.refused, "[]"]
     assert [entry.text for entry in MemoryState(store.database).entries()] == ["Kept."]
-    assert not ledger.cover(replace(cell, id="e" * 32), ids, [])
+    assert not ledger.cover(replace(run, id="e" * 32), ids, [])
     assert store.database.row("SELECT count(*) FROM covered") == (2,)
 
 
@@ -490,8 +490,8 @@ def test_of_many_extractors_of_the_same_messages_one_wins(folder, seed):
         os.close(go)
         say("ready")
         os.read(ready, 1)
-        cell = replace(cell_of(talk, noted=len(wanted)), id=f"{number:032}")
-        say(str(ledger.cover(cell, wanted, changes)))
+        run = replace(run_of(talk, noted=len(wanted)), id=f"{number:032}")
+        say(str(ledger.cover(run, wanted, changes)))
         own.close()
 
     children = [fork(lambda say, number=number: race(number, say)) for number in range(4)]

@@ -206,9 +206,9 @@ def whole_extractions(book: Book) -> None:
     """Each extraction stored what it noted, covered its messages, and is in the log once."""
     changes = book.memories.log(1 << 20)
     log = book.log()
-    for cell in book.memories.ledger.cells(limit=1 << 20):
-        noted = [change for change in changes if change.act in (Act.NOTED, Act.PROPOSED) and change.at == cell.created]
-        assert len(noted) == cell.noted > 0
+    for run in book.memories.ledger.runs(limit=1 << 20):
+        noted = [change for change in changes if change.act in (Act.NOTED, Act.PROPOSED) and change.at == run.created]
+        assert len(noted) == run.noted > 0
         for change in noted:
             assert len(re.findall(rf"^- (Noted|Proposed, .*): {re.escape(change.after.text)}$", log, re.M)) == 1
     assert all(count % 4 == 0 for _, count in book.memories.ledger.behind())

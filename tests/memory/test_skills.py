@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.memory.entry import Act, Kind, Status
-from kvchat.memory.learning.skills import MOST, STEPS, checked, instruction, practice, schema
+from kvchat.memory.learning.skills import MOST_SKILLS, STEPS, checked, instruction, practice, schema
 from kvchat.memory.ledger import ExtractionRun
 from kvchat.memory.memories import Memories
 from kvchat.memory.recall import SKILL_SOURCE, recalled
@@ -88,7 +88,7 @@ def test_what_is_no_procedure_of_these_messages_is_left_out(change):
 
 def test_a_task_that_has_a_skill_gets_no_second_one(tmp_path):
     with opened(tmp_path) as memories:
-        [entry] = memories.proposed(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
+        [entry] = memories.propose(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
         assert kept({**KILN, "steps": ["Reset the breaker"]}, known=[entry]) == []
         memories.delete(entry.id)
         [gone] = memories.entries(Status.DELETED)
@@ -108,7 +108,7 @@ def test_a_task_that_has_a_skill_gets_no_second_one(tmp_path):
 )
 def test_whatever_the_answer_it_never_raises_and_holds_its_bounds(text):
     facts = checked(text, FOUND)
-    assert facts is None or len(facts) <= MOST
+    assert facts is None or len(facts) <= MOST_SKILLS
     for fact in facts or ():
         assert len(fact.text.splitlines()) <= STEPS + 2 and set(fact.nodes) <= {node.id for node in PATH}
         assert fact.page.startswith("skills/") and fact.review is not None
@@ -142,11 +142,11 @@ def ask(memories, question, path=(), **tokens):
 
 def test_one_is_in_no_file_and_never_recalled_before_the_persons_yes(tmp_path):
     with opened(tmp_path) as memories:
-        [entry] = memories.proposed(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
+        [entry] = memories.propose(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
         assert entry.status is Status.PENDING and memories.log(1)[0].act is Act.PROPOSED
         assert not (tmp_path / "memory" / "skills").exists()
         assert ask(memories, "My kiln trips the breaker again") == {}
-        assert memories.ledger.cells() == [], "nothing was covered by it"
+        assert memories.ledger.runs() == [], "nothing was covered by it"
         memories.accept(entry.id)
         page = tmp_path / "memory" / "skills" / "kiln.md"
         assert "The kiln trips the breaker" in page.read_text() and page.stat().st_mode & 0o777 == 0o600
@@ -156,7 +156,7 @@ def test_one_is_in_no_file_and_never_recalled_before_the_persons_yes(tmp_path):
 
 def test_it_comes_back_with_its_task_in_a_block_of_its_own_once_on_a_branch(tmp_path):
     with opened(tmp_path) as memories:
-        [entry] = memories.proposed(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
+        [entry] = memories.propose(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
         memories.accept(entry.id)
         memories.add("The kiln stands in the shed.")
         question = "Why does my kiln trip the breaker?"
@@ -183,7 +183,7 @@ def test_a_page_that_the_person_writes_is_a_skill_too(tmp_path):
 
 def test_pages_that_vanish_with_their_folder_are_not_taken_for_deleted(tmp_path):
     with opened(tmp_path) as memories:
-        [entry] = memories.proposed(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
+        [entry] = memories.propose(ExtractionRun("c", "ab" * 16, 5.0, model="m"), kept(KILN))
         memories.accept(entry.id)
         memories.add("The kiln stands in the shed.")
         (tmp_path / "memory" / "skills").rename(tmp_path / "elsewhere")

@@ -35,7 +35,7 @@ from kvchat.text.memory import refusal
 # What the user asks for
 
 
-LONGEST = 4000
+LONGEST_MEMORY = 4000
 """Characters of one memory."""
 
 _PAGE = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
@@ -171,7 +171,7 @@ def _holds(change: Change, known: Mapping[str, Entry]) -> bool:
     now = known.get(change.before.id)
     if now is None or now != change.before or now.status is not Status.LIVE:
         return False
-    if now.is_the_persons or (now.page == PROFILE and change.act is not Act.MERGED):
+    if now.is_users_own or (now.page == PROFILE and change.act is not Act.MERGED):
         return False
     return change.after.status is Status.SUPERSEDED or change.after.page == now.page
 
@@ -190,8 +190,10 @@ def _checked(text: str) -> str:
     text = "\n".join(line for line in lines if line)
     if not says_something(text):
         raise MemoryTrouble("There is nothing to remember: write it in words.")
-    if len(text) > LONGEST:
-        raise MemoryTrouble(f"A memory has at most {LONGEST} characters; this has {len(text)}. Say it more shortly.")
+    if len(text) > LONGEST_MEMORY:
+        raise MemoryTrouble(
+            f"A memory has at most {LONGEST_MEMORY} characters; this has {len(text)}. Say it more shortly."
+        )
     return text
 
 
@@ -207,7 +209,7 @@ _ADDRESS = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
 _CORRECTED = re.compile(rf"\A{CORRECTS}([a-z][0-9a-z]{{4,32}})\b")
 
 
-class Noted(Struct):
+class ExtractionChanges(Struct):
     """What one extraction changes."""
 
     changes: list[Change] = field(default_factory=list)
@@ -217,9 +219,9 @@ class Noted(Struct):
     """Text and reason."""
 
 
-def noted(facts: Sequence[Fact], cell: ExtractionRun, known: Iterable[Entry]) -> Noted:
+def extraction_changes(facts: Sequence[Fact], run: ExtractionRun, known: Iterable[Entry]) -> ExtractionChanges:
     """The changes for these facts. `known`: all entries of the state, those that are gone too."""
-    work = _Noting(cell, known)
+    work = _ChangesBuilder(run, known)
     for fact in facts:
         work.take(fact)
     return work.result
@@ -231,10 +233,10 @@ def corrected_by(proposal: Change) -> str:
     return found[1] if found else ""
 
 
-def with_refused(cell: ExtractionRun, result: Noted) -> ExtractionRun:
-    """The cell with what really came of it."""
-    refused = [*json.loads(cell.refused), *json.loads(refused_as_stored(result.refused))]
-    return replace(cell, noted=len(result.new), refused=json.dumps(refused, ensure_ascii=False))
+def with_refused(run: ExtractionRun, result: ExtractionChanges) -> ExtractionRun:
+    """The run with what really came of it."""
+    refused = [*json.loads(run.refused), *json.loads(refused_as_stored(result.refused))]
+    return replace(run, noted=len(result.new), refused=json.dumps(refused, ensure_ascii=False))
 
 
 def refused_as_stored(refused: Iterable[tuple[str, ChangeReason]]) -> str:
@@ -242,10 +244,10 @@ def refused_as_stored(refused: Iterable[tuple[str, ChangeReason]]) -> str:
     return json.dumps([[text, refusal(reason.why, reason.what)] for text, reason in refused], ensure_ascii=False)
 
 
-class _Noting:
-    def __init__(self, cell: ExtractionRun, known: Iterable[Entry]) -> None:
-        self.result = Noted()
-        self._cell = cell
+class _ChangesBuilder:
+    def __init__(self, run: ExtractionRun, known: Iterable[Entry]) -> None:
+        self.result = ExtractionChanges()
+        self._run = run
         self._entries = {entry.id: entry for entry in known}
 
     def take(self, fact: Fact) -> None:
@@ -272,10 +274,10 @@ class _Noting:
 
     def _said_again(self, entry: Entry, fact: Fact) -> None:
         """Better borne out than before, or in more messages; a line of the user's own stays as it is."""
-        if entry.is_the_persons:
+        if entry.is_users_own:
             return
         nodes = entry.nodes
-        if entry.conversation == self._cell.conversation:
+        if entry.conversation == self._run.conversation:
             nodes = tuple(dict.fromkeys((*entry.nodes, *fact.nodes)))[-MOST_NODES:]
         confidence = max(entry.confidence or 0.0, fact.confidence)
         after = replace(entry, nodes=nodes, confidence=confidence)
@@ -298,19 +300,19 @@ class _Noting:
         )
         if old is not None:
             page = old.page if old.kind is fact.kind or old.page == PROFILE else page
-            if not review and (old.is_the_persons or old.page == PROFILE):
+            if not review and (old.is_users_own or old.page == PROFILE):
                 review = ChangeReason(Why.OWN_LINE)
         entry = Entry(
             new_id(),
             fact.kind,
             fact.text,
             page,
-            self._cell.created,
+            self._run.created,
             Status.PENDING if review else Status.LIVE,
             fact.confidence,
-            self._cell.conversation,
+            self._run.conversation,
             fact.nodes[-MOST_NODES:],
-            self._cell.model,
+            self._run.model,
         )
         why = refusal(review.why, review.what) if review else ""
         if old is not None and review:
@@ -322,4 +324,4 @@ class _Noting:
 
     def _change(self, act: Act, before: Entry | None, after: Entry, why: str) -> None:
         self._entries[after.id] = after
-        self.result.changes.append(Change(act, before, after, self._cell.created, self._cell.session, why))
+        self.result.changes.append(Change(act, before, after, self._run.created, self._run.session, why))

@@ -108,7 +108,7 @@ class Entry(Struct, frozen=True):
         return self.page.startswith("episodes/")
 
     @property
-    def is_the_persons(self) -> bool:
+    def is_users_own(self) -> bool:
         """Whether the user wrote, asked for or edited the words: kvchat changes none of these by itself."""
         return self.edited or self.by in (BY_YOU, BY_HAND)
 

@@ -56,7 +56,7 @@ class Undoing(Struct):
     def undo(self, change: Change, main: Change, companions: Sequence[Change]) -> Change | None:
         """Take one change back as a part of `main`, with what `main` brought back. The change of the entry in question;
         None: it has no effect any more."""
-        begun, undone = len(self.changes), len(self.undoes)
+        first, undone = len(self.changes), len(self.undoes)
         try:
             for one in companions:
                 self.take_back(one, together_with(main.after.id))
@@ -66,9 +66,9 @@ class Undoing(Struct):
             elif main is not change:
                 self.undoes.append(change.seq)
         except MemoryTrouble:
-            self._forget(begun, undone)
+            self._forget(first, undone)
             raise
-        return next((done for done in self.changes[begun:] if done.after.id == change.after.id), None)
+        return next((done for done in self.changes[first:] if done.after.id == change.after.id), None)
 
     def _note(self, before: Entry, after: Entry, why: str) -> Change:
         if after.status is Status.LIVE and not self.can_hold(after.page):

@@ -171,7 +171,7 @@ class ExtractionLedger:
 
     def cover(
         self,
-        cell: ExtractionRun,
+        run: ExtractionRun,
         nodes: Sequence[str],
         changes: Sequence[Change],
         write: Callable[[], object] = lambda: None,
@@ -187,13 +187,13 @@ class ExtractionLedger:
             waiting = self._waiting(_branch_of(nodes, above))
             if any(id not in waiting for id in nodes):
                 return False
-            values = (getattr(cell, name) for name in _FIELDS)
+            values = (getattr(run, name) for name in _FIELDS)
             connection.execute(
                 f"INSERT INTO cell({columns(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
                 [whole_characters(value) if isinstance(value, str) else value for value in values],
             )
-            connection.executemany(_COVER[self._of], [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
-            put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
+            connection.executemany(_COVER[self._of], [(run.id, run.conversation, waiting[id], id) for id in nodes])
+            put_changes(connection, changes, conversation=run.conversation, run=run.id)
             write()
         return True
 
@@ -206,7 +206,7 @@ class ExtractionLedger:
                 (_SINCE,),
             )
 
-    def cells(self, conversation: str = "", limit: int = 50) -> list[ExtractionRun]:
+    def runs(self, conversation: str = "", limit: int = 50) -> list[ExtractionRun]:
         """The extractions, or the episodes, of one conversation if given, newest first."""
         rows = self._db.rows(
             f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"
@@ -215,14 +215,14 @@ class ExtractionLedger:
         )
         return [ExtractionRun(*row) for row in rows]
 
-    def covered_by(self, cells: Sequence[str]) -> set[str]:
+    def covered_by(self, runs: Sequence[str]) -> set[str]:
         """The messages that these went through."""
         rows = self._db.rows(
-            f"SELECT node FROM {self._of} WHERE cell IN (SELECT value FROM json_each(?))", (to_json(list(cells)),)
+            f"SELECT node FROM {self._of} WHERE cell IN (SELECT value FROM json_each(?))", (to_json(list(runs)),)
         )
         return {row[0] for row in rows}
 
-    def gone_through(self, path: Sequence[Node]) -> set[str]:
+    def examined(self, path: Sequence[Node]) -> set[str]:
         """Which messages of a branch an extraction looked at, but for those that were passed over."""
         rows = self._db.rows(
             "SELECT node FROM covered JOIN cell ON cell.id = covered.cell WHERE cell.model != ''"

@@ -78,7 +78,7 @@ class Memories:
         """The memory in `folder`, which need not exist yet; `index_path` None: an index in memory."""
         path = store.database.path
         locks = (path or folder).with_name("memory.lock")
-        with _told():
+        with _memory_errors():
             locks.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return cls(store, folder, Index.open(index_path), session=session, clock=clock, locks=locks)
 
@@ -99,7 +99,7 @@ class Memories:
     def sync(self) -> bool:
         """Take up what the user did in the files, and bring the index up to date; whether anything changed. Costs a
         look at each page's stamp when nothing did."""
-        with _told():
+        with _memory_errors():
             if self._synced and not self._syncing.needed():
                 return False
         with self._alone():
@@ -147,9 +147,9 @@ class Memories:
         """The live entries that belong to `query`, best first, as of the last sync: it waits for nothing."""
         if not self._synced:
             self.sync()
-        with _told():
+        with _memory_errors():
             hits = self.index.search(query, k, scope=SCOPE, vector=vector, model=self.vector_model)
-            entry_of = self._syncing.at_hand()
+            entry_of = self._syncing.lookup()
             found = [(entry_of(hit.chunk.key), hit) for hit in hits]
         return [(entry, hit) for entry, hit in found if entry is not None and entry.status is Status.LIVE]
 
@@ -193,7 +193,7 @@ class Memories:
 
     # What kvchat does by itself
 
-    def noted(self, cell: ExtractionRun, nodes: Sequence[str], facts: Sequence[Fact]) -> list[Entry] | None:
+    def store_extraction(self, run: ExtractionRun, nodes: Sequence[str], facts: Sequence[Fact]) -> list[Entry] | None:
         """Store one extraction: its facts as entries, noted or proposed, and its messages as covered. The new entries;
         None: another extraction has covered these messages meanwhile, and nothing was stored. Where a page cannot be
         written, all are proposed."""
@@ -201,9 +201,9 @@ class Memories:
         with self._alone():
             for _ in range(TRIES):
                 self._fresh()
-                found = acts.noted(facts, cell, self._syncing.known().values())
+                found = acts.extraction_changes(facts, run, self._syncing.known().values())
                 changes = [one for one in found.changes if not (problem and one.after.status is Status.LIVE)]
-                stored = acts.with_refused(cell, found)
+                stored = acts.with_refused(run, found)
                 try:
                     log = partial(self._diary.extraction, stored, changes)
                     with self._syncing.writing(changes, log) as write:
@@ -220,25 +220,25 @@ class Memories:
                 return found.new if is_stored else None
             raise MemoryTrouble("The memory is being changed by somebody else all the time. Try again later.")
 
-    def proposed(self, cell: ExtractionRun, facts: Sequence[Fact]) -> list[Entry]:
-        """Propose what a pass over messages found that an extraction has covered; the new entries. `cell` says who
+    def propose(self, run: ExtractionRun, facts: Sequence[Fact]) -> list[Entry]:
+        """Propose what a pass over messages found that an extraction has covered; the new entries. `run` says who
         found it, and is not stored."""
         with self._alone():
             self._fresh()
-            found = acts.noted(facts, cell, self._syncing.known().values())
+            found = acts.extraction_changes(facts, run, self._syncing.known().values())
             if found.changes:
                 self._apply(found.changes)
             return found.new
 
-    def episodes_noted(self, episodes: Sequence[tuple[ExtractionRun, Sequence[str], Change]]) -> list[Entry]:
+    def store_episodes(self, episodes: Sequence[tuple[ExtractionRun, Sequence[str], Change]]) -> list[Entry]:
         """Store episodes, each with its messages, as covered, and its entry; those that were stored. Where another
         kvchat was first with a message of one, that is left out."""
         ledger, stored = ExtractionLedger(self._store.database, EPISODES), list[Entry]()
         with self._alone():
             self._fresh()
-            for cell, nodes, change in episodes:
+            for run, nodes, change in episodes:
                 with self._syncing.writing([change]) as write:
-                    if ledger.cover(cell, nodes, [change], write):
+                    if ledger.cover(run, nodes, [change], write):
                         stored.append(change.after)
             self._reindex()
         return stored
@@ -289,13 +289,13 @@ class Memories:
             everything = self._state.changes(history.ALL)
             taken, left = history.by_itself(changes, history.by_entry(everything))
             moments = history.by_moment(everything)
-            undoing, told = self._undoing(), [history.left_alone(change) for change in left]
+            undoing, reasons = self._undoing(), [history.left_alone(change) for change in left]
             for change in taken:
                 try:
                     undoing.undo(change, history.main_of(change, moments[change.at]), ())
                 except MemoryTrouble as trouble:
-                    told.append(trouble.sentence)
-            self.left = tuple(dict.fromkeys(told))
+                    reasons.append(trouble.sentence)
+            self.left = tuple(dict.fromkeys(reasons))
             if undoing.changes:
                 self._apply(undoing.changes, undoing.undoes)
             return len(set(undoing.undoes))
@@ -305,7 +305,7 @@ class Memories:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """No other thread and no other kvchat changes the memory meanwhile."""
-        with self._lock, _told(), self._between_kvchats.held():
+        with self._lock, _memory_errors(), self._between_kvchats.held():
             yield
 
     @contextmanager
@@ -313,7 +313,7 @@ class Memories:
         """The files' last word, if it can be had; else what is known."""
         with suppress(MemoryTrouble):
             self.sync()
-        with self._lock, _told():
+        with self._lock, _memory_errors():
             yield
 
     def _fresh(self) -> None:
@@ -391,7 +391,7 @@ class Memories:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _memory_errors() -> Iterator[None]:
     """Turn what can go wrong below into the memory's own trouble."""
     try:
         yield

@@ -31,17 +31,17 @@ PROFILE_SOURCE = "profile of the user"
 """Named so that the model knows whose profile it is; the user reads it too."""
 MEMORY_SOURCE = "memories of earlier conversations with the user"
 SKILL_SOURCE = "what worked before, step by step, for the user"
-MOST, MOST_SKILLS = 5, 2
+MOST_MEMORIES, MOST_SKILLS = 5, 2
 """Memories and skills for one question."""
 POOL = 30
 """Entries looked at for one question."""
 FREQUENT = 6
 """A word that is in more entries than this does not distinguish them."""
-USUAL = 300
+COMMON_ENTRIES = 300
 """A word that is in more entries than this is not searched for where there are rarer ones."""
 ENOUGH_VECTORS = 12
 """As many vectors are needed to know what is usual among them."""
-LONGEST, LONGEST_SKILL = 400, 1600
+LONGEST_LINE, LONGEST_SKILL = 400, 1600
 """Characters of a line; a longer entry is cut."""
 MARGIN = 0.6
 """A memory that belongs less than this part of how much the best one does is left out."""
@@ -114,7 +114,7 @@ def _block(source: str, entries: Iterable[Entry], shown: set[str], tokens: int, 
     lines: list[str] = []
     kept: list[Entry] = []
     for entry in entries:
-        if dated and len(kept) == MOST:
+        if dated and len(kept) == MOST_MEMORIES:
             break
         line = line_of(entry, dated=dated)
         size = len(line.encode(errors="replace")) + 1
@@ -130,7 +130,7 @@ def line_of(entry: Entry, *, dated: bool) -> str:
     """An entry as one line, with the month it is from: it shows which of two that disagree is newer. Always the same
     for the same entry."""
     text = whole_characters(" ".join(entry.text.split()))
-    longest = LONGEST_SKILL if entry.is_skill else LONGEST
+    longest = LONGEST_SKILL if entry.is_skill else LONGEST_LINE
     if len(text) > longest:
         text = text[: longest - 1].rstrip() + "…"
     return f"{text} ({_month(entry.created)})" if text and dated else text
@@ -170,7 +170,7 @@ def _belonging(memories: Searched, question: str, vector: Sequence[float] | None
     if not sought and not vector:
         return [], []
     counts = _counts(memories, sought)
-    query = [word for stem, word in sought.items() if counts[stem] <= USUAL] or sought.values()
+    query = [word for stem, word in sought.items() if counts[stem] <= COMMON_ENTRIES] or sought.values()
     pool = [(e, hit) for e, hit in memories.search(" ".join(query), POOL, vector) if e.status is Status.LIVE]
     words = [remembered(_task_of(entry), hit.chunk.head) for entry, hit in pool]
     frequent = frozenset(stem for stem, count in counts.items() if count > FREQUENT)
@@ -199,7 +199,7 @@ def _counts(memories: Searched, sought: Mapping[str, str]) -> dict[str, int]:
     index: Index | None = getattr(memories, "index", None)
     if index is None:
         return dict.fromkeys(sought, 0)
-    return dict(zip(sought, index.frequencies(list(sought.values()), USUAL + 1, scope=SCOPE), strict=True))
+    return dict(zip(sought, index.frequencies(list(sought.values()), COMMON_ENTRIES + 1, scope=SCOPE), strict=True))
 
 
 def _nearness(hits: Sequence[Hit]) -> list[float]:
@@ -242,9 +242,9 @@ GIST = 1000
 """Characters at each end of a long question that are looked at."""
 MOST_WORDS = 24
 """Words of a question that are searched for."""
-ENOUGH = 1.05
+RELEVANT = 1.05
 """The bar."""
-NEAR, VERY_NEAR = 0.4, 0.5
+NEAR_COSINE, VERY_NEAR_COSINE = 0.4, 0.5
 """How near a vector has to be to count as a word does, and to be enough without one."""
 
 _UPPER = r"[A-ZÀ-ÖØ-Þ][\w'’]*"
@@ -342,14 +342,14 @@ def relevance(asked: Asked, memory: Remembered, frequent: frozenset[str], near: 
     `near`: from 0 to 1, how close its vector is, more than those of other memories."""
     telling = memory.words & asked.telling | {stem for stem, other in asked.others.items() if other in memory.words}
     if not telling:
-        return ENOUGH if near >= VERY_NEAR else 0.0
+        return RELEVANT if near >= VERY_NEAR_COSINE else 0.0
     named = asked.names & memory.capitals | memory.names & (telling if asked.careless else asked.capitals)
     weight = sum((0.5 if word in frequent else 1.0) + (word in asked.mine) + (word in named) for word in telling)
-    weight += 0.25 * len((memory.words & asked.words.keys()) - telling) + (near >= NEAR)
+    weight += 0.25 * len((memory.words & asked.words.keys()) - telling) + (near >= NEAR_COSINE)
     of_memory = min(1.0, len(telling) / max(1, memory.telling))
     of_question = min(1.0, len(telling) / max(1, _number(asked.telling)))
     score = weight * (0.5 + of_memory) * (0.5 + of_question)
-    return score if score >= ENOUGH else 0.0
+    return score if score >= RELEVANT else 0.0
 
 
 def is_german(text: str) -> bool:

@@ -195,7 +195,7 @@ class _Gone:
 # Lines that are gone
 
 
-MANY = 5
+MANY_LINES = 5
 """Memories of two pages or more from which on they are not taken for deleted with them."""
 RECENT_SECONDS = 600.0
 """How long after kvchat wrote a line an editor may still have the page without it."""
@@ -210,7 +210,7 @@ def doubtful_pages(
     gone: Sequence[Entry], pages: Mapping[str, MemoryPage], folders: Collection[str], before: Set[str]
 ) -> frozenset[str]:
     """The pages whose lines are `gone`, and perhaps not deleted: those that are empty; and those that are not there
-    where their folder is not either, where MANY lines of several are gone with them, or where they were doubtful
+    where their folder is not either, where MANY_LINES of several are gone with them, or where they were doubtful
     `before`. A page that holds only a heading is the user's word that it was meant; such a profile, for all that are
     not there."""
     empty = frozenset(entry.page for entry in gone if _is_empty(pages, entry.page))
@@ -219,7 +219,7 @@ def doubtful_pages(
     lost = [entry for entry in gone if entry.page not in pages]
     absent = frozenset(entry.page for entry in lost)
     no_folder = any(name.partition("/")[0] in {*FOLDERS} - {*folders} for name in absent)
-    several = len(absent) > 1 and len(lost) >= MANY
+    several = len(absent) > 1 and len(lost) >= MANY_LINES
     return empty | (absent if no_folder or several else absent & before)
 
 
@@ -234,10 +234,10 @@ def is_another(gone: Sequence[Entry], stored: Mapping[str, Entry], contents: Con
         return False
     if any(line.entry.id in stored for page in pages.values() for line in page.entries):
         return False
-    return (len(names) > 1 and len(gone) >= MANY) or not any(entry.page in pages for entry in stored.values())
+    return (len(names) > 1 and len(gone) >= MANY_LINES) or not any(entry.page in pages for entry in stored.values())
 
 
-def told_of_another(root: Path, contents: Contents, gone: Sequence[Entry]) -> str:
+def another_memory_sentence(root: Path, contents: Contents, gone: Sequence[Entry]) -> str:
     """The sentence for it."""
     if contents.missing:
         return (
@@ -256,7 +256,7 @@ def told_of_another(root: Path, contents: Contents, gone: Sequence[Entry]) -> st
     )
 
 
-def told_of_held(root: Path, entries: Sequence[Entry]) -> str:
+def held_sentence(root: Path, entries: Sequence[Entry]) -> str:
     """The sentence for memories that are kept though their lines are gone."""
     names = sorted({entry.page for entry in entries})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -328,7 +328,7 @@ def put_back(deleted: Change) -> list[Change]:
     return [deleted, replace(deleted, act=Act.RESTORED, before=deleted.after, after=deleted.before, why=PUT_BACK)]
 
 
-def told_of_put_back(deleted: Change) -> str:
+def put_back_sentence(deleted: Change) -> str:
     """The sentence for it."""
     return (
         f"{deleted.after.page}: “{deleted.after.text}” was noted while the page was open in an editor, and is put "

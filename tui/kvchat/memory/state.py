@@ -105,9 +105,9 @@ def put_changes(
     changes: Iterable[Change],
     *,
     conversation: str = "",
-    cell: str = "",
+    run: str = "",
 ) -> list[int]:
-    """Store changes inside a transaction; their numbers. `cell` is the extraction that they came from, `conversation`
+    """Store changes inside a transaction; their numbers. `run` is the extraction that they came from, `conversation`
     its conversation. Raises StaleChange, after which the transaction must not be kept."""
     seqs = []
     for change in changes:
@@ -126,7 +126,7 @@ def put_changes(
             whole_characters(change.session),
             whole_characters(change.why),
             conversation or whole_characters(change.after.conversation),
-            cell,
+            run,
         )
         seqs.append(int(connection.execute(_ADD_CHANGE, values).lastrowid or 0))
     return seqs

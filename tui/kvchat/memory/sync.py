@@ -29,8 +29,8 @@ from kvchat.memory.pages.page import MemoryPage, PageLine
 from kvchat.memory.reconcile import SyncPlan, planned
 from kvchat.memory.state import MemoryState, StaleChange
 
-EVERY = 1 << 30
-FEW = 64
+NO_LIMIT = 1 << 30
+LATEST_CHANGES = 64
 """Up to this many changes are applied to the entries in memory; after more, the entries are read again."""
 
 
@@ -62,7 +62,7 @@ class Syncing:
         """Pages that are gone, with memories that are not taken for deleted."""
         self._closed: dict[str, str] = {}
         """Pages that nothing is put into now, each with the sentence why; an empty name stands for the folder."""
-        self._known: tuple[int, dict[str, Entry]] = (-FEW - 1, {})
+        self._known: tuple[int, dict[str, Entry]] = (-LATEST_CHANGES - 1, {})
         """The newest change that was looked at, and the entries as they were after it."""
         self._indexed: dict[str, str] | None = None
         """The pages in the index, with their stamps, as this kvchat left them."""
@@ -77,7 +77,7 @@ class Syncing:
     def known(self) -> dict[str, Entry]:
         """All entries by id, as stored, newest first. Not to be changed."""
         version, (at, known) = self._newest(), self._known
-        if not 0 <= version - at <= FEW:
+        if not 0 <= version - at <= LATEST_CHANGES:
             known = {entry.id: entry for entry in self._state.entries()}
         elif version != at:
             changes = reversed(self._state.changes(version - at))
@@ -89,7 +89,7 @@ class Syncing:
         self._known = version, known
         return known
 
-    def at_hand(self) -> Callable[[str], Entry | None]:
+    def lookup(self) -> Callable[[str], Entry | None]:
         """A quick way to single entries as stored, for any thread: what is known if that is up to date."""
         at, known = self._known
         return known.get if at == self._newest() else self._state.entry
@@ -106,7 +106,7 @@ class Syncing:
             return self.reindex()
         before, stored = self._folder.fingerprint(), self.known()
         contents, plan = self._planned(stored)
-        problems = [_told(problem) for problem in contents.problems]
+        problems = [_problem_sentence(problem) for problem in contents.problems]
         problems += dict.fromkeys(self._closed.values())
         changed = bool(older)
         if not plan.is_another:
@@ -116,7 +116,7 @@ class Syncing:
             changed |= self._apply([change for change in plan.changes if change not in deletions])
             if deletions and self._put_back(deletions, problems):
                 self.run()
-                self.problems = (*self.problems, *map(reconcile.told_of_put_back, deletions))
+                self.problems = (*self.problems, *map(reconcile.put_back_sentence, deletions))
                 return True
         self._seen, self.problems = before, tuple(problems)
         return self.reindex() or changed
@@ -133,10 +133,10 @@ class Syncing:
         )
         self._held = frozenset(entry.page for entry in plan.held if entry.page not in contents.pages)
         if plan.is_another:
-            self._closed = {"": reconcile.told_of_another(self._root, contents, plan.held)}
+            self._closed = {"": reconcile.another_memory_sentence(self._root, contents, plan.held)}
         else:
-            told = reconcile.told_of_held(self._root, plan.held)
-            self._closed = dict.fromkeys((entry.page for entry in plan.held), told)
+            sentence = reconcile.held_sentence(self._root, plan.held)
+            self._closed = dict.fromkeys((entry.page for entry in plan.held), sentence)
         return contents, plan
 
     def _apply(self, changes: Sequence[Change]) -> bool:
@@ -162,7 +162,7 @@ class Syncing:
         deletions = [change for change in plan.changes if change.act is Act.DELETED]
         if not deletions:
             return []
-        recent = self._state.changes(EVERY, since=self._clock() - reconcile.RECENT_SECONDS)
+        recent = self._state.changes(NO_LIMIT, since=self._clock() - reconcile.RECENT_SECONDS)
         ids = reconcile.unknown_to_the_editor(plan.changes, recent, contents.pages, self._pages)
         return [change for change in deletions if change.after.id in ids]
 
@@ -287,7 +287,7 @@ def _edit(edits: Mapping[str, _LineEdit], page: MemoryPage) -> MemoryPage:
     return page.edited({id: edit.entry for id, edit in edits.items()})
 
 
-def _told(problem: UnusablePage) -> str:
+def _problem_sentence(problem: UnusablePage) -> str:
     where = f"{problem.path}:{problem.line}" if problem.line else problem.path
     return f"{where}: {problem.sentence}" if where else problem.sentence
 
@@ -313,7 +313,7 @@ class Diary:
         self._folder = folder
         self._title = title
 
-    def extraction(self, cell: ExtractionRun, changes: Iterable[Change]) -> None:
+    def extraction(self, run: ExtractionRun, changes: Iterable[Change]) -> None:
         """Log one extraction. One that found nothing is not worth a line."""
         lines = [
             f"{_WORDS[change.act]}{' again' if change.act is Act.NOTED and change.before else ''}: "
@@ -321,14 +321,14 @@ class Diary:
             for change in changes
             if change.act in _WORDS
         ]
-        lines += [f"Refused: {_line(text)} ({_line(reason)})" for text, reason in json.loads(cell.refused or "[]")]
+        lines += [f"Refused: {_line(text)} ({_line(reason)})" for text, reason in json.loads(run.refused or "[]")]
         if not lines:
             return
-        when = datetime.fromtimestamp(cell.created)
-        heading = f"{when:%H:%M} {_line(self._title(cell.conversation))} ({cell.conversation[:8]})"
+        when = datetime.fromtimestamp(run.created)
+        heading = f"{when:%H:%M} {_line(self._title(run.conversation))} ({run.conversation[:8]})"
         self.problems = ()
         try:
-            self._folder.add_to_log(f"{when:%Y-%m-%d}", cell.id, lines, heading)
+            self._folder.add_to_log(f"{when:%Y-%m-%d}", run.id, lines, heading)
         except FolderError as error:
             self.problems = (f"The log of {when:%Y-%m-%d} was not written: {error}",)
 
@@ -360,8 +360,8 @@ def heading(page: str) -> str:
 
 def stamp(chunks: Iterable[Chunk]) -> str:
     """Differs when a chunk does."""
-    said = "".join(f"{len(chunk.text)} {chunk.key} {chunk.head} {chunk.text}\0" for chunk in chunks)
-    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    text = "".join(f"{len(chunk.text)} {chunk.key} {chunk.head} {chunk.text}\0" for chunk in chunks)
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def brought_up_to_date(index: Index, entries: Iterable[Entry]) -> bool:

@@ -40,7 +40,7 @@ class Episodes(MemoryPass):
 
         def waiting() -> list[Node]:
             database = self._core.store.database
-            looked_at = ExtractionLedger(database).gone_through(path)
+            looked_at = ExtractionLedger(database).examined(path)
             return [one for one in ExtractionLedger(database, ledger.EPISODES).pending(path) if one.id in looked_at]
 
         pending = await self._core.writer.call(waiting)
@@ -63,7 +63,7 @@ class Episodes(MemoryPass):
         if self.wanted(id):
             now, session = self._core.timestamp(), self._memory.session
             made = [stored(one, id, answer.model, session, now) for one in found]
-            if await self._memory.with_memories(lambda m: m.episodes_noted(made)):
+            if await self._memory.with_memories(lambda m: m.store_episodes(made)):
                 self._core.events.tell(MemoriesChanged())
             await self.put_if_due(id)  # there may be more than one pass takes
         return Outcome(JobResult.DONE)

@@ -188,10 +188,10 @@ class ExtractionJob:
         nodes = [node.id for _, node in passage.turns]
         refused = refused_as_stored(findings.refused)
         outcome, now = FACTS if findings.facts else EMPTY, self._core.timestamp()
-        cell = ExtractionRun(
+        run = ExtractionRun(
             new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused
         )
-        entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
+        entries = await self._memory.with_memories(lambda m: m.store_extraction(run, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
             pending = tuple(entry.id for entry in entries if entry.status is Status.PENDING)

@@ -40,25 +40,25 @@ class Skills(MemoryPass):
     def _new_extractions(self, id: str) -> list[ExtractionRun]:
         """The extractions of a conversation that were not looked at yet, newest first."""
         last = self._core.setting(SKILLS_TO + id)
-        return list(takewhile(lambda cell: cell.id != last, ExtractionLedger(self._core.store.database).cells(id)))
+        return list(takewhile(lambda run: run.id != last, ExtractionLedger(self._core.store.database).runs(id)))
 
     async def next_job(self, conversation: OpenConversation) -> MemoryJob | None:
         from kvchat.memory.learning.skills import ANSWER_TOKENS, instruction, practice, schema
 
-        cells = await self._core.writer.call(lambda: self._new_extractions(conversation.id))
+        runs = await self._core.writer.call(lambda: self._new_extractions(conversation.id))
         # One that no model was asked about held nothing, or was said while memory was off.
-        asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
+        asked_about = [run.id for run in runs if run.model not in ("", UNASKED)]
         among = await self._core.writer.call(
             lambda: ExtractionLedger(self._core.store.database).covered_by(asked_about)
         )
         found = practice(conversation.path(), among)
         if not found.promising:
-            await self._looked_at(conversation.id, cells)
+            await self._looked_at(conversation.id, runs)
             return None
-        take = partial(self._take, conversation.id, found, cells)
+        take = partial(self._take, conversation.id, found, runs)
         return MemoryJob(instruction(found), schema(found), ANSWER_TOKENS, take)
 
-    async def _take(self, id: str, found: Practice, cells: list[ExtractionRun], answer: Node) -> Outcome:
+    async def _take(self, id: str, found: Practice, runs: list[ExtractionRun], answer: Node) -> Outcome:
         from kvchat.memory.learning.skills import checked
 
         facts = checked(answer.text, found, await self._memory.with_memories(_skills))
@@ -66,16 +66,16 @@ class Skills(MemoryPass):
             return Outcome(JobResult.USELESS, "no JSON with a list of skills in it")
         if facts and self.wanted(id):
             await self._propose(id, facts, answer.model)
-        await self._looked_at(id, cells)
+        await self._looked_at(id, runs)
         return Outcome(JobResult.DONE)
 
-    async def _looked_at(self, id: str, cells: list[ExtractionRun]) -> None:
-        if cells:
-            await self._core.keep_setting(SKILLS_TO + id, cells[0].id)
+    async def _looked_at(self, id: str, runs: list[ExtractionRun]) -> None:
+        if runs:
+            await self._core.keep_setting(SKILLS_TO + id, runs[0].id)
 
     async def _propose(self, id: str, facts: list[Fact], model: str) -> None:
         by = ExtractionRun(new_id(), id, self._core.timestamp(), model=model, session=self._memory.session)
-        entries = await self._memory.with_memories(lambda m: m.proposed(by, facts))
+        entries = await self._memory.with_memories(lambda m: m.propose(by, facts))
         if entries:
             self._core.events.tell(MemoriesNoted(id, (), tuple(entry.id for entry in entries)))
 

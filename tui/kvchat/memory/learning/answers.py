@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-LONGEST = 64 * 1024
+LONGEST_ANSWER = 64 * 1024
 """Characters of an answer that are read."""
 TRIES = 200
 """Places at which JSON may begin that are tried."""
@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder(strict=False)
 def values(answer: str) -> list[Any]:
     """The objects and arrays in an answer, in their order, outermost first: without prose and code fences around
     them. Of one that is cut off, the whole ones inside it."""
-    text = _TRAILING.sub(lambda found: found[1] or "", answer[:LONGEST])
+    text = _TRAILING.sub(lambda found: found[1] or "", answer[:LONGEST_ANSWER])
     found = list(_scanned(_in_a_string(text) or text))
     if not any(isinstance(value, dict) for value in found) and (literal := _literal(text)) is not None:
         return [literal]
@@ -65,7 +65,7 @@ def _in_a_string(text: str) -> str:
 def _literal(text: str) -> Any:
     """A dictionary as Python writes it, with single quotes."""
     start, end = text.find("{"), text.rfind("}")
-    if not 0 <= start < end or end - start > LONGEST // 4:
+    if not 0 <= start < end or end - start > LONGEST_ANSWER // 4:
         return None
     try:
         value = ast.literal_eval(text[start : end + 1])

@@ -23,7 +23,7 @@ from kvchat.memory.learning.answers import objects, values
 from kvchat.memory.learning.extraction import listed
 from kvchat.memory.learning.grounding import alike, clauses_of
 from kvchat.memory.learning.phrases import RELATION, TURNING, WEAKENING, denials, denies, meanings
-from kvchat.memory.learning.vetting import LONGEST, caution, objection, tidied
+from kvchat.memory.learning.vetting import LONGEST_FACT, caution, objection, tidied
 from kvchat.memory.similarity import accented, folded, numbers, signs, words
 from kvchat.memory.similarity import says_the_same as equal
 from kvchat.prompt.context import ContextBlock
@@ -94,7 +94,7 @@ def _schema(ids: list[str], shorten: bool) -> dict[str, Any]:
         fields["shorter"] = listed(
             {
                 "of": {"type": "array", "items": id, "minItems": 2, "maxItems": 6},
-                "text": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+                "text": {"type": "string", "minLength": 1, "maxLength": LONGEST_FACT},
             },
             MOST_LINES,
         )
@@ -107,11 +107,11 @@ def _shown(entries: Sequence[Entry]) -> dict[str, Entry]:
     live = [entry for entry in entries if entry.status is Status.LIVE]
     live.sort(key=lambda entry: (entry.created, entry.id))
     if len(live) > SHOWN:
-        told = {entry.id: set(meanings(entry.text)) for entry in live}
+        meant = {entry.id: set(meanings(entry.text)) for entry in live}
         chosen = {entry.id for entry in live[-SHOWN // 4 :]}
         for new in live[-SHOWN // 4 :]:
             rest = (entry for entry in reversed(live) if entry.id not in chosen)
-            chosen |= {entry.id for entry in nlargest(3, rest, key=lambda old: _share(told[old.id], told[new.id]))}
+            chosen |= {entry.id for entry in nlargest(3, rest, key=lambda old: _share(meant[old.id], meant[new.id]))}
         live = [entry for entry in live if entry.id in chosen]
     return {f"k{i}": entry for i, entry in enumerate(live, 1)}
 
@@ -138,7 +138,7 @@ class _Consolidator(Struct):
         if len(entries) != 2 or entries[0] is None or entries[1] is None or entries[0].id == entries[1].id:
             return
         older, newer = sorted((entries[0], entries[1]), key=lambda entry: entry.created)
-        if {older.id, newer.id} & self.used or older.is_the_persons:
+        if {older.id, newer.id} & self.used or older.is_users_own:
             return
         if fields.get("is") == "contradicts" and contradict(older, newer):
             self._take([superseded(Act.CORRECTED, older, newer, self.now, self.session, newer.text)])
@@ -154,7 +154,7 @@ class _Consolidator(Struct):
         if len(old) < 2 or len(old) != len(ids) or not isinstance(text, str) or {entry.id for entry in old} & self.used:
             return
         text = tidied(text)
-        if any(entry.is_the_persons or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
+        if any(entry.is_users_own or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
             return
         newest = max(old, key=lambda entry: entry.created)
         kinds = {entry.kind for entry in old}
@@ -243,12 +243,12 @@ def _sums_up(text: str, old: Sequence[Entry]) -> bool:
     if objection(text) or caution(text, Kind.FACT) or len(text) >= sum(len(entry.text) for entry in old):
         return False
     source = " ".join(entry.text for entry in old)
-    known, told = set(meanings(source)), set(meanings(text))
-    if not told or any(not any(alike(word, other) for other in known) for word in told):
+    known, meant = set(meanings(source)), set(meanings(text))
+    if not meant or any(not any(alike(word, other) for other in known) for word in meant):
         return False
-    if numbers(text) != numbers(source) or not capitals(source) <= told:
+    if numbers(text) != numbers(source) or not capitals(source) <= meant:
         return False
-    if any(len(told & set(meanings(entry.text))) < KEPT * len(set(meanings(entry.text))) for entry in old):
+    if any(len(meant & set(meanings(entry.text))) < KEPT * len(set(meanings(entry.text))) for entry in old):
         return False
     return all(_same_sign(part.meanings, part.denies, old) for part in clauses_of(text)) and (
         any(denies(folded(entry.text)) for entry in old) == any(part.denies for part in clauses_of(text))
@@ -283,7 +283,7 @@ def repeated(entries: Sequence[Entry], now: float, session: str) -> list[Change]
         )
         near = [*by_words[order], *by_less[order], *(found for short in less for found in by_words[short])]
         keeper = next((found for found in near if says_the_same(found.text, entry.text)), None)
-        if keeper is not None and not entry.is_the_persons:
+        if keeper is not None and not entry.is_users_own:
             staying[keeper.id].append(entry)
             continue
         staying[entry.id] = []
@@ -301,7 +301,7 @@ def merged(keeper: Entry, others: Sequence[Entry], now: float, session: str) -> 
     """The changes by which `keeper` takes the place of the others, which say the same."""
     changes = [superseded(Act.MERGED, other, keeper, now, session, "says the same") for other in others]
     united = united_nodes((keeper, *others))
-    if united != keeper.nodes and not keeper.is_the_persons:
+    if united != keeper.nodes and not keeper.is_users_own:
         after = replace(keeper, nodes=united, conversation=keeper.conversation or others[0].conversation)
         changes.append(Change(Act.MERGED, keeper, after, now, session, "its sources too"))
     return changes
@@ -316,7 +316,7 @@ def united_nodes(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 
 def _rank(entry: Entry) -> tuple[bool, bool, float, str]:
-    return not entry.is_the_persons, entry.page != PROFILE, -entry.created, entry.id
+    return not entry.is_users_own, entry.page != PROFILE, -entry.created, entry.id
 
 
 def says_the_same(one: str, other: str) -> bool:

@@ -18,13 +18,13 @@ from kvchat.memory.learning.extraction import listed, response_format
 from kvchat.memory.learning.vetting import secret, template_tokens
 from kvchat.memory.ledger import EPISODE, ExtractionRun
 from kvchat.prompt.message import Node, Role
-from kvchat.prompt.message import new_id as new_cell_id
+from kvchat.prompt.message import new_id as new_run_id
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 
 GAP_S = 6 * 3600.0
 """So long a silence ends a part of a conversation."""
-MOST = 6
+MOST_EPISODES = 6
 """Episodes of one pass."""
 TITLE, SUMMARY = 60, 400
 """Characters of each."""
@@ -68,8 +68,8 @@ def instruction(part: EpisodePart) -> str:
     first, last = min(part.turns), max(part.turns)
     where = f"turn {first}" if first == last else f"turns {first} to {last}"
     return (
-        f"Divide {where} of our conversation into episodes, one for each topic, at most {MOST}. For each: the turn "
-        "it begins with, a title of a few words, and what it was about and came to, in one to three sentences. "
+        f"Divide {where} of our conversation into episodes, one for each topic, at most {MOST_EPISODES}. For each: the "
+        "turn it begins with, a title of a few words, and what it was about and came to, in one to three sentences. "
         f'Only JSON: {{"episodes":[{{"first":{first},"title":"","summary":""}}]}}'
     )
 
@@ -86,7 +86,7 @@ def schema(part: EpisodePart) -> dict[str, Any]:
                         "title": {"type": "string", "minLength": 1, "maxLength": TITLE},
                         "summary": {"type": "string", "minLength": 1, "maxLength": SUMMARY},
                     },
-                    MOST,
+                    MOST_EPISODES,
                 ),
                 "minItems": 1,
             }
@@ -105,19 +105,19 @@ class Episode(Struct, frozen=True):
 def checked(answer: str, part: EpisodePart) -> list[Episode]:
     """The episodes in an answer: every message of the part is in one of them. Empty: it was no answer to what was
     asked. Never raises."""
-    told: dict[int, tuple[str, str]] = {}
+    titled: dict[int, tuple[str, str]] = {}
     for value in values(answer):
         for one in objects(value, _HOLDERS) or ():
-            if not isinstance(one, dict) or len(told) == MOST:
+            if not isinstance(one, dict) or len(titled) == MOST_EPISODES:
                 continue
             first = whole_number(one.get("first", one.get("turn")))
             title, summary = _text(one.get("title"), TITLE), _text(one.get("summary"), SUMMARY)
             if first in part.turns and title and summary:
-                told.setdefault(first, (title, summary))
-    if not told:
+                titled.setdefault(first, (title, summary))
+    if not titled:
         return []
-    begins = [min(part.turns), *sorted(told)[1:]]  # what precedes the first episode belongs to it
-    names = [told[first] for first in sorted(told)]
+    begins = [min(part.turns), *sorted(titled)[1:]]  # what precedes the first episode belongs to it
+    names = [titled[first] for first in sorted(titled)]
     found = []
     for at, first in enumerate(begins):
         end = begins[at + 1] if at + 1 < len(begins) else max(part.turns) + 1
@@ -133,10 +133,10 @@ def stored(
     session: str,
     now: float,
 ) -> tuple[ExtractionRun, list[str], Change]:
-    """An episode as it is stored: its cell, its messages, and the entry on the page of its month."""
+    """An episode as it is stored: its run, its messages, and the entry on the page of its month."""
     nodes = [node.id for node in episode.nodes]
-    begun = episode.nodes[0].created
-    day = datetime.fromtimestamp(begun, UTC).astimezone()
+    start = episode.nodes[0].created
+    day = datetime.fromtimestamp(start, UTC).astimezone()
     text = f"{day:%Y-%m-%d} {episode.title}: {episode.summary}"
     entry = Entry(
         new_id(),
@@ -148,8 +148,8 @@ def stored(
         nodes=tuple(nodes),
         by=model,
     )
-    cell = ExtractionRun(new_cell_id(), conversation, now, EPISODE, model, session, noted=1)
-    return cell, nodes, Change(Act.NOTED, None, entry, now, session)
+    run = ExtractionRun(new_run_id(), conversation, now, EPISODE, model, session, noted=1)
+    return run, nodes, Change(Act.NOTED, None, entry, now, session)
 
 
 def _text(value: Any, most: int) -> str:

@@ -17,13 +17,13 @@ from kvchat.memory.learning.answers import objects, share, values, whole_number
 from kvchat.memory.learning.grounding import Grounding, Statements, grounding, own_words, statements
 from kvchat.memory.learning.phrases import CHANGED, meanings
 from kvchat.memory.learning.title import TITLE_FIELD
-from kvchat.memory.learning.vetting import LONGEST, caution, kind_of, objection, secret, tidied
+from kvchat.memory.learning.vetting import LONGEST_FACT, caution, kind_of, objection, secret, tidied
 from kvchat.memory.similarity import folded, normalised, says_the_same
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.prompt.conversation import TITLE_LENGTH
 from kvchat.prompt.message import Message, Node, Role, system_message
 
-MOST = 5
+MOST_FACTS = 5
 """Facts of a short extraction, and known memories that are shown."""
 FACT_TOKENS = 96
 """What a long fact takes in an answer."""
@@ -59,12 +59,12 @@ class ExtractionPassage(Struct, frozen=True):
     @property
     def shown(self) -> dict[str, Entry]:
         """The known memories that are shown, by their short ids."""
-        return {f"k{i}": entry for i, entry in enumerate(self.already_known[:MOST], 1)}
+        return {f"k{i}": entry for i, entry in enumerate(self.already_known[:MOST_FACTS], 1)}
 
     @property
     def most_facts(self) -> int:
         """Facts that are taken: five, and one for every two of more than ten questions."""
-        return min(4 * MOST, max(MOST, len(self.questions) // 2))
+        return min(4 * MOST_FACTS, max(MOST_FACTS, len(self.questions) // 2))
 
     @property
     def answer_tokens(self) -> int:
@@ -131,7 +131,7 @@ def _asked(passage: ExtractionPassage, task: str) -> str:
 
 
 def _line(entry: Entry) -> str:
-    return guarded(" ".join(entry.text.split()))[:LONGEST]
+    return guarded(" ".join(entry.text.split()))[:LONGEST_FACT]
 
 
 def _named(passage: ExtractionPassage, whose: str) -> str:
@@ -155,7 +155,7 @@ def schema(passage: ExtractionPassage) -> dict[str, Any]:
             "minItems": 1,
             "maxItems": max(1, min(3, len(passage.questions))),
         },
-        "text": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+        "text": {"type": "string", "minLength": 1, "maxLength": LONGEST_FACT},
         "kind": {"type": "string", "enum": [kind.value for kind in Kind]},
         "topic": {"type": "string", "maxLength": 24},
         "confidence": {"type": "number", "enum": [0.1, 0.3, 0.5, 0.7, 0.9]},
@@ -320,9 +320,9 @@ def _correcting(fact: Fact, short: Any, passage: ExtractionPassage, said_there: 
     old, new = set(meanings(known.text)), set(meanings(fact.text))
     if not old & new:
         return fact
-    told = bool(CHANGED.search(folded(said_there))) or bool((old - new) & set(meanings(said_there)))
-    theirs = known.is_the_persons or known.page == PROFILE
-    review = fact.review or (None if told and not theirs else ChangeReason(Why.REPLACES))
+    says_so = bool(CHANGED.search(folded(said_there))) or bool((old - new) & set(meanings(said_there)))
+    theirs = known.is_users_own or known.page == PROFILE
+    review = fact.review or (None if says_so and not theirs else ChangeReason(Why.REPLACES))
     return replace(fact, replaces=known.id, review=review)
 
 
@@ -337,4 +337,4 @@ def _harmless(text: str) -> str:
     if secret(text):
         return "…"
     plain = "".join(char if char.isprintable() else " " for char in guarded(text))
-    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"
+    return plain if len(plain) <= LONGEST_FACT else plain[: LONGEST_FACT - 1] + "…"

@@ -20,11 +20,11 @@ from kvchat.memory.similarity import folded, numbers, signs, words
 
 READ = 20_000
 """Characters of a message that are read."""
-LONG = 1500
+TYPED_LIMIT = 1500
 """Characters of a message from which on it was probably not typed. Imported ones do not tell what was pasted."""
 WINDOW = 3
 """Sentences in a row that a fact may be put together from."""
-LEAST = 0.5
+LEAST_SHARE = 0.5
 """A fact needs a larger share of its words than this."""
 
 _FENCED = re.compile(r"(```|~~~).*?(?:\1|\Z)|<context\b.*?(?:</context>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -102,7 +102,7 @@ def statements(typed: str) -> Statements:
         for part in parts
         if part
     )
-    return Statements(sentences, ChangeReason(Why.PASTED) if len(typed) > LONG else None)
+    return Statements(sentences, ChangeReason(Why.PASTED) if len(typed) > TYPED_LIMIT else None)
 
 
 def _stated(sentence: str) -> str:
@@ -136,7 +136,7 @@ def grounding(text: str, said: Statements) -> Grounding:
     if not wanted:
         return Grounding(0.0, ChangeReason(Why.NOTHING))
     share, used = _best_window(wanted, said.sentences)
-    if share <= LEAST:
+    if share <= LEAST_SHARE:
         missing = sorted(wanted.difference(*(sentence.meanings for sentence in said.sentences)))
         unsaid = ChangeReason(Why.UNSAID, ", ".join(word.strip("<>") for word in missing[:4]))
         return Grounding(share, unsaid if missing else ChangeReason(Why.SCATTERED))

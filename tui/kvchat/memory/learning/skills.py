@@ -20,7 +20,7 @@ from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 
-MOST = 3
+MOST_SKILLS = 3
 """Skills of one pass."""
 STEPS = 8
 WHEN, STEP, WHY = 160, 240, 240
@@ -94,7 +94,7 @@ def schema(found: Practice) -> dict[str, Any]:
                     "why": {"type": "string", "maxLength": WHY},
                     "topic": {"type": "string", "maxLength": 24},
                 },
-                MOST,
+                MOST_SKILLS,
             )
         },
     )
@@ -109,7 +109,7 @@ def checked(answer: str, found: Practice, known: Sequence[Entry] = ()) -> list[F
     given = [one for items in lists for one in items if isinstance(one, dict)]
     facts: list[Fact] = []
     tasks = [entry.text.partition("\n")[0] for entry in known]
-    for one in given[:MOST]:
+    for one in given[:MOST_SKILLS]:
         fact = _fact(one, found)
         if fact is not None and not any(says_the_same(_task(fact.text), task) for task in tasks):
             tasks.append(_task(fact.text))

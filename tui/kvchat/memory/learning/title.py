@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from kvchat.memory.learning.answers import LONGEST, values
+from kvchat.memory.learning.answers import LONGEST_ANSWER, values
 from kvchat.memory.learning.vetting import objection
 from kvchat.prompt.conversation import NEW_TITLE, TITLE_LENGTH
 
@@ -43,7 +43,7 @@ def title_field(answer: str) -> str:
 def cleaned(answer: str, *, cut: bool = False) -> str:
     """The title in an answer that is to be nothing else, without quotes, Markdown and control characters; empty: there
     is none. `cut`: the answer was cut off at its end."""
-    lines = [line for line in answer[:LONGEST].strip().splitlines()[:LINES] if line.strip()]
+    lines = [line for line in answer[:LONGEST_ANSWER].strip().splitlines()[:LINES] if line.strip()]
     for line in lines[:-1] if cut else lines:
         title = _plain(line)
         if any(char.isalnum() for char in title) and title.casefold() not in _NONE and not title.endswith((":", "：")):

@@ -17,7 +17,7 @@ from kvchat.prompt.context import guarded
 # The text of a fact
 
 
-LONGEST = 160
+LONGEST_FACT = 160
 """Characters of a fact."""
 
 READ = 4000
@@ -97,7 +97,7 @@ def tidied(text: str) -> str:
     tea`. Of one that ran into its limit, the last sentence is left out."""
     text = _SPACE.sub(" ", text[:READ]).strip()
     parts = list(dict.fromkeys(_SENTENCE.split(text)))
-    if len(text) >= LONGEST - 1 and len(parts) > 1 and not text.endswith((".", "!", "。")):
+    if len(text) >= LONGEST_FACT - 1 and len(parts) > 1 and not text.endswith((".", "!", "。")):
         parts.pop()
     text = " ".join(parts)
     for _ in range(2):
@@ -116,13 +116,13 @@ def objection(text: str) -> ChangeReason | None:
         (Why.TOKENS, lambda: template_tokens(text)),
         (Why.MARKUP, lambda: _MARKUP.search(text)),
         (Why.SECRET, lambda: secret(text)),
-        (Why.LONG, lambda: len(text) > LONGEST),
+        (Why.LONG, lambda: len(text) > LONGEST_FACT),
         (Why.QUESTION, lambda: text.rstrip(" \"'”’)").endswith(("?", "？", "¿"))),
         (Why.UNFINISHED, lambda: _DANGLING.search(plain)),
         (Why.UNNAMED, lambda: _UNNAMED.search(plain)),
     ):
         if is_against():
-            return ChangeReason(why, str(LONGEST) if why is Why.LONG else "")
+            return ChangeReason(why, str(LONGEST_FACT) if why is Why.LONG else "")
     return None
 
 
@@ -167,7 +167,7 @@ def kind_of(text: str, kind: Kind) -> Kind:
         return Kind.PERSON if kind is Kind.IDENTITY else kind
     if _WHO.search(plain):
         return Kind.IDENTITY
-    told = set(meanings(text))
-    if kind is Kind.IDENTITY and told & _OF_KIND.keys():
-        return _OF_KIND[min(told & _OF_KIND.keys())]
+    meant = set(meanings(text))
+    if kind is Kind.IDENTITY and meant & _OF_KIND.keys():
+        return _OF_KIND[min(meant & _OF_KIND.keys())]
     return kind
