@@ -9,7 +9,7 @@ states that they take from each other have cost as much as another prefill of wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum, auto
 
 from msgspec import Struct
@@ -88,54 +88,12 @@ def plan(
     that work for somebody else, for which a pinned request would wait. `secured`: slots whose states are in a snapshot
     or can be put into one, with what it costs to have them back, as of `Restorable`. `returns`: by the owner of a
     state, how often it is expected to be of use again."""
-    as_is, shape = simulator.predict(prompt), simulator.shape
-    others = [slot for slot in range(len(simulator.slots)) if slot != as_is.slot and slot not in busy]
-    own = shape.gives_own_slots
-    pins = [
-        slot
-        for slot in others
-        if (own and simulator.has_room(slot, len(prompt)))
-        or (not shape.unified and (idle or simulator.slots[slot] is not None))  # an empty one skips the look-up
-    ]
-    expected = returns if returns and own else {}
-
-    def weighed(way: PlannedWay, *states: tuple[Held | None, int, int]) -> _Weighed:
-        """A way and what it costs later. `states`: which give way, the tokens of each that are lost, and its slot."""
-        once = later = 0
-        for held, lost, slot in states:
-            back = min(lost, (secured or {}).get(slot, lost))
-            times = expected.get(held.owner, 0) if held is not None else 0
-            once += back
-            later += back * max(times, 1 if idle else 0)
-        return _Weighed(way, once, way.tokens + later)
-
-    def option(way: Way, tokens: int, slot: int | None, found: Prediction, *more: Prediction) -> _Weighed:
-        """A way, of which the simulator found what its requests do: the first one, and those after it."""
-        states = [(one.replaces, _lost(one), one.slot) for one in (found, *more)]
-        return weighed(PlannedWay(way, tokens, slot, found.slot, _lost(found)), *states)
-
-    found = [option(Way.AS_IS, len(prompt) - as_is.cached, None, as_is)]
-    for slot in pins:
-        pinned = simulator.predict(prompt, slot)
-        found.append(option(Way.PIN, len(prompt) - pinned.cached, slot, pinned))
-    if detour and as_is.best > as_is.cached + WORTH:
-        first, around = _around(simulator)
-        after = around.predict(prompt)
-        more = [after] if after.slot != first.slot else []
-        found.append(option(Way.DETOUR, len(prompt) - after.cached + len(DETOUR), None, first, *more))
+    ways = _Ways(simulator, prompt, idle, busy, secured or {}, returns or {})
+    found = [ways.as_is(), *ways.pins()]
+    if detour and (around := ways.detour()) is not None:
+        found.append(around)
     if restorable is not None:
-        rest = len(prompt) - min(restorable.tokens, len(prompt) - 1)
-        anywhere = not shape.unified and restorable.tokens > shape.similarity * len(prompt)  # the request follows it
-        for slot in range(len(simulator.slots)) if anywhere else (as_is.slot,):
-            if slot not in busy:
-                held = simulator.slots[slot]
-                lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
-                found.append(
-                    weighed(
-                        PlannedWay(Way.RESTORE, rest + restorable.cost, slot, slot, lost, restorable),
-                        (held, lost, slot),
-                    )
-                )
+        found += ways.restores(restorable)
     return _chosen(found)
 
 
@@ -164,6 +122,78 @@ def _around(simulator: Simulator) -> tuple[Prediction, Simulator]:
     found = around.begin(DETOUR, "", 0.0)
     around.end(found.slot, Tokens((-9,)))
     return found, around
+
+
+class _Ways:
+    """The ways to send a prompt, each with what it costs. As of the parameters of `plan`."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        prompt: Tokens,
+        idle: bool,
+        busy: Collection[int],
+        secured: Mapping[int, int],
+        returns: Mapping[str, int],
+    ) -> None:
+        self._simulator = simulator
+        self._prompt = prompt
+        self._idle = idle
+        self._busy = busy
+        self._secured = secured
+        self._returns = returns if simulator.shape.gives_own_slots else {}
+        self._straight = simulator.predict(prompt)
+
+    def as_is(self) -> _Weighed:
+        return self._weighed(Way.AS_IS, len(self._prompt) - self._straight.cached, None, self._straight)
+
+    def pins(self) -> Iterator[_Weighed]:
+        simulator, shape = self._simulator, self._simulator.shape
+        for slot, held in enumerate(simulator.slots):
+            if slot == self._straight.slot or slot in self._busy:
+                continue
+            has_room = shape.gives_own_slots and simulator.has_room(slot, len(self._prompt))
+            # An empty slot skips the server's look-up.
+            if has_room or (not shape.unified and (self._idle or held is not None)):
+                found = simulator.predict(self._prompt, slot)
+                yield self._weighed(Way.PIN, len(self._prompt) - found.cached, slot, found)
+
+    def detour(self) -> _Weighed | None:
+        """The way around, where the server then finds more than it does now."""
+        if self._straight.best <= self._straight.cached + WORTH:
+            return None
+        first, around = _around(self._simulator)
+        after = around.predict(self._prompt)
+        more = [after] if after.slot != first.slot else []
+        return self._weighed(Way.DETOUR, len(self._prompt) - after.cached + len(DETOUR), None, first, *more)
+
+    def restores(self, restorable: Restorable) -> Iterator[_Weighed]:
+        """A snapshot restored into each slot that the request follows it to."""
+        simulator, prompt = self._simulator, self._prompt
+        rest = len(prompt) - min(restorable.tokens, len(prompt) - 1)
+        anywhere = not simulator.shape.unified and restorable.tokens > simulator.shape.similarity * len(prompt)
+        for slot in range(len(simulator.slots)) if anywhere else (self._straight.slot,):
+            if slot not in self._busy:
+                held = simulator.slots[slot]
+                lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
+                way = PlannedWay(Way.RESTORE, rest + restorable.cost, slot, slot, lost, restorable)
+                yield self._with_losses(way, (held, lost, slot))
+
+    def _weighed(self, way: Way, tokens: int, slot: int | None, first: Prediction, *more: Prediction) -> _Weighed:
+        """A way, of which the simulator found what its requests do: the first one, and those after it."""
+        losses = [(one.replaces, _lost(one), one.slot) for one in (first, *more)]
+        return self._with_losses(PlannedWay(way, tokens, slot, first.slot, _lost(first)), *losses)
+
+    def _with_losses(self, way: PlannedWay, *losses: tuple[Held | None, int, int]) -> _Weighed:
+        """A way and what it costs later. `losses`: the states that give way, the tokens of each that are lost, and its
+        slot."""
+        once = later = 0
+        for held, lost, slot in losses:
+            back = min(lost, self._secured.get(slot, lost))
+            times = self._returns.get(held.owner, 0) if held is not None else 0
+            once += back
+            later += back * max(times, 1 if self._idle else 0)
+        return _Weighed(way, once, way.tokens + later)
 
 
 class _Weighed(Struct, frozen=True):
