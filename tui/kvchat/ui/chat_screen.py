@@ -534,79 +534,58 @@ class ChatScreen(Screen[None]):
     # -- what the service tells
 
     def _on_service(self, event: ServiceEvent) -> None:
-        from kvchat.chat.events import (
-            AnswerEnded,
-            AnswerProgressed,
-            AnswerStarted,
-            CompactionChanged,
-            ConversationChanged,
-            ConversationsChanged,
-            DeletedElsewhere,
-            DocumentsChanged,
-            FallbackChosen,
-            HeadAwaited,
-            IndexingProgressed,
-            MemoriesNoted,
-            MemoryBegins,
-            Noticed,
-            QuestionRefused,
-            QueueChanged,
-            ServerChanged,
-            StorageChanged,
-            SummaryPrepared,
-            ToolAsked,
-            WarmthChanged,
-            WrittenElsewhere,
-        )
+        from kvchat.chat import events as chat_events
 
         if not self.app.is_running:
             return  # the widgets are being taken down; the answer is kept without them
         match event:
-            case AnswerProgressed(conversation=id) if self.workspace.shows(id):
+            case chat_events.AnswerProgressed(conversation=id) if self.workspace.shows(id):
                 self.view.show_progress()
-            case AnswerStarted():
+            case chat_events.AnswerStarted():
                 self.view.answer_began()
-            case AnswerEnded(conversation=id, node=node):
+            case chat_events.AnswerEnded(conversation=id, node=node):
                 self.view.answer_ended(id, node)
                 self.on_descendant_focus()
-            case QuestionRefused():
+            case chat_events.QuestionRefused():
                 self.sending.refused(event)
-            case QueueChanged(conversation=id):
+            case chat_events.QueueChanged(conversation=id):
                 self.view.show_list()
                 if self.workspace.shows(id):
                     self.queue.show()
-            case ConversationChanged(conversation=id) if self.workspace.shows(id):
+            case chat_events.ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
                 self.server.show()
-            case ToolAsked(conversation=id):
+            case chat_events.ToolAsked(conversation=id):
                 self.tools.asked(id)
                 self.view.tool_asked(id)
-            case CompactionChanged(conversation=id):
+            case chat_events.CompactionChanged(conversation=id):
                 self.view.compaction_changed(id)
-            case SummaryPrepared(conversation=id) if self.workspace.shows(id):
+            case chat_events.SummaryPrepared(conversation=id) if self.workspace.shows(id):
                 self.view.summary_prepared()
-            case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited() if self.workspace.shows(event.conversation):
+            case chat_events.WrittenElsewhere() | chat_events.DeletedElsewhere() | chat_events.HeadAwaited() if (
+                self.workspace.shows(event.conversation)
+            ):
                 self.view.tell_elsewhere(event)
-            case ConversationsChanged():
+            case chat_events.ConversationsChanged():
                 self.view.show_list()
-            case ServerChanged():
+            case chat_events.ServerChanged():
                 self.server.changed()
                 self.view.server_changed()
-            case FallbackChosen():
+            case chat_events.FallbackChosen():
                 self.server.fell_back(event)
-            case WarmthChanged():
+            case chat_events.WarmthChanged():
                 self.view.warmth_changed()
-            case MemoryBegins():
+            case chat_events.MemoryBegins():
                 self.memory.begins()
-            case MemoriesNoted():
+            case chat_events.MemoriesNoted():
                 self.memory.noted(event)
-            case IndexingProgressed():
+            case chat_events.IndexingProgressed():
                 self.documents.show_indexing()
-            case DocumentsChanged():
+            case chat_events.DocumentsChanged():
                 self.documents.changed()
-            case StorageChanged(trouble):
+            case chat_events.StorageChanged(trouble):
                 self._show_trouble(trouble)
-            case Noticed(text, severity):
+            case chat_events.Noticed(text, severity):
                 self.workspace.say(text, severity)
 
     def _show_trouble(self, trouble: str) -> None:
