@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+from msgspec.structs import replace
 from service_play import until
 
 from kvchat.backends.dialect import ChatTurn, HostClass, PromptShown, ServerInfo
-from kvchat.cache import Cache, Shape, SlotCount, Tokens
+from kvchat.cache import Cache, Rewind, Shape, SlotCount, Tokens
+from kvchat.chat.cache import server_cache
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracked_turn import (
     PredictedRequest,
@@ -26,33 +29,42 @@ from kvchat.prompt.prefilled_before import NOTHING_PREFILLED
 
 
 class Server:
-    """Each character is a token. Its template puts `frame` before the messages; it renders when it `may`."""
+    """Each character is a token. Its template puts `frame` before the messages; it renders when it `may`, and an empty
+    prompt when it `may_begin`; `shows` are its slots."""
 
     def __init__(self) -> None:
         self.frame = "Q: "
         self.may = asyncio.Event()
-        self.may.set()
+        self.may_begin, self.shows = asyncio.Event(), asyncio.Event()
+        self.begins = self.looks = 0
+        for event in (self.may, self.may_begin, self.shows):
+            event.set()
 
     async def prompt_text(self, turn: ChatTurn) -> str:
         await self.may.wait()
+        if not turn.wires:
+            self.begins += 1
+            await self.may_begin.wait()
         return self.frame + "|".join(wire.decode() for wire in turn.wires)
 
     async def tokens_of(self, text: str, known: object = None, then: str = "") -> Tokens:
         return Tokens(map(ord, text))
 
     async def slot_counts(self) -> list[SlotCount]:
+        self.looks += 1
+        await self.shows.wait()
         return [SlotCount(0, None, False)]
 
 
 class Talk:
     """Questions to a server, by the doors of the cache."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape | None = None) -> None:
         self.server, self.path = Server(), list[Node]()
         ground = SimpleNamespace(events=EventBus(), timestamp=lambda: 1.0)
         info = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK)
         journal = TurnJournal(lambda: 1.0)
-        simulated = Cache(known=Shape(), journal=journal.log, now=lambda: 1.0)
+        simulated = Cache(known=shape or Shape(), journal=journal.log, now=lambda: 1.0)
         self.cache = ServerCache(self.server, info, simulated, journal, ground)  # type: ignore[arg-type]
 
     async def prepared(self, question: str) -> PreparedRequest:
@@ -139,3 +151,36 @@ async def test_a_refused_request_is_not_played() -> None:
     talk.cache.refused()
     assert not talk.cache.plays(first) and talk.cache.simulated.running is None
     assert await talk.cache.ended(first, None) is None
+
+
+async def test_figures_that_come_while_another_request_is_played_are_not_its(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slots are asked who answered; the next request goes out meanwhile."""
+    talk = Talk()
+    first = await talk.sent("One?")
+    length = len((await state(first, PredictedRequest)).tokens or ())
+    reported = TurnFigures(prompt_tokens=length, cached_tokens=9)
+    talk.server.shows.clear()
+    monkeypatch.setattr(server_cache, "LOOK_S", 60.0)
+    ending = asyncio.create_task(talk.cache.ended(first, reported))
+    await until(lambda: talk.server.looks == 2)
+    monkeypatch.setattr(server_cache, "LOOK_S", 0.0)  # the next one does not wait
+    second = await talk.sent("Two?")
+    await state(second, PredictedRequest)
+    talk.server.shows.set()
+    figures = await ending
+    assert figures is not None and figures.predicted_cached is None and type(first.request) is PredictedRequest
+    assert talk.cache.simulated.predictions == 0
+    await talk.cache.ended(second, replace(reported, cached_tokens=0))
+    assert type(second.request) is ReportedRequest and talk.cache.simulated.predictions == 1
+
+
+async def test_a_request_that_is_over_while_its_template_is_looked_at_is_not_played() -> None:
+    talk = Talk(Shape(rewind=Rewind.NOWHERE))
+    talk.server.may_begin.clear()
+    first = await talk.sent("One?")
+    await until(lambda: talk.server.begins == 1)
+    preparing = await talk.prepared("Two?")
+    talk.server.may_begin.set()
+    second = talk.cache.sent(preparing)
+    assert (await state(second, PredictedRequest)).prediction is not None
+    assert first.request.prediction is None

@@ -68,7 +68,9 @@ class Cache:
           to send    reuses    reused     wrote     show then
 
     Besides, `price` tells what a prompt would prefill, and `explain` why the last one prefilled more than was new. One
-    request after another: a server that works on two at a time is not foreseen.
+    request after another: a server that works on two at a time is not foreseen. Each request is `sent`, `heard` of at
+    most once, before or after its end, and ends once: by `ended`, `cut` or `never_began`. What is called out of this
+    order raises RuntimeError.
     """
 
     def __init__(
@@ -105,8 +107,10 @@ class Cache:
         self._now = now
         self.last: SentPrompt | None = None
         """The last request, as the guess that explains what was reported of it has it."""
-        self._figures = TurnFigures()
-        """Of the last request."""
+        self._phase: Literal["at rest", "under way", "ended"] = "at rest"
+        """Of the last request; at rest: there is none that began."""
+        self._figures: TurnFigures | None = None
+        """Of the last request; None: not heard of."""
         self._since: tuple[int, LastRead | None] = 0, None
         """What `_reads` had of its owner when it was sent."""
         self._reads: dict[str, tuple[int, LastRead]] = {}
@@ -221,17 +225,27 @@ class Cache:
         _checked(prompt)
         if slot is not None and slot < 0:
             raise ValueError(f"There is no slot {slot}; None leaves the choice to the server.")
+        if self._phase == "under way":
+            raise RuntimeError("The request before is under way: call `ended`, `cut` or `never_began` first.")
         if number is None:
             number = self.goes_out()
         before = self.best.copy()
         found = self._guesses.begin(prompt, owner, self._now(), slot, users, tip, answers)
         self.journal.used(kind, owner, self.server, found.slot, self._guesses.all_said, number)
-        self.last, self._figures = SentPrompt(number, owner, prompt, slot, before, found), TurnFigures()
+        self.last, self._figures = SentPrompt(number, owner, prompt, slot, before, found), None
+        self._phase = "under way"
         self._since = self._reads.get(owner, (0, None))
         return found
 
+    def _end(self) -> None:
+        if self._phase != "under way":
+            raise RuntimeError("No request is under way: call `sent` first.")
+        self._phase = "ended"
+
     def never_began(self) -> None:
         """The server took the last request not up."""
+        self._end()
+        self._phase, self.last = "at rest", None
         self._guesses.never_began()
 
     def ran_out(self) -> None:
@@ -241,9 +255,10 @@ class Cache:
     def batched(self, start: int, ends: Sequence[int]) -> None:
         """How far the last prompt was read after each batch, from `start` on, in tokens: it tells options of the
         server."""
+        if self.last is None:
+            raise RuntimeError("No request was sent.")
         self._guesses.batched(start, ends)
-        if self.last is not None:
-            self.journal.replayed(self.last.number, self._guesses.all_said)
+        self.journal.replayed(self.last.number, self._guesses.all_said)
 
     def heard(
         self,
@@ -262,7 +277,9 @@ class Cache:
         server may have held what is not known here."""
         last = self.last
         if last is None or last.prediction is None or last.tokens is None:
-            return TurnFigures(cached_tokens=cached)
+            raise RuntimeError("No request was sent.")
+        if self._figures is not None:
+            raise RuntimeError("What the server reused for this request was heard before.")
         said = last.prediction
         inherited = counts and cached > said.cached and (self.slots.inherits or not certain)
         some_unknown = cached != said.cached and said.allows(cached)  # ids of what was held
@@ -292,6 +309,7 @@ class Cache:
         """The last request is answered. `sampled`: all sampled tokens; the server does not decode the last one.
         `stopped`: by the client, so that the server may have written some more. `tip`, `order`: as of
         `Simulator.end`."""
+        self._end()
         self._guesses.end(sampled, stopped=stopped, tip=tip, order=order)
         if (last := self.last) is None or last.tokens is None or last.prediction is None:
             return
@@ -316,6 +334,7 @@ class Cache:
     def cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The last request was cancelled when `processed` tokens of its prompt were in; None: the server was not heard
         of. `came` gets how far it came when the slots say so: a batch may have been on its way."""
+        self._end()
         self._guesses.cut(processed or 0)
         said = self._guesses.said
         there = (said.slot, came) if said is not None and came is not None else None
@@ -333,6 +352,8 @@ class Cache:
         A server that was started again shows by it, and so does another program, unless `explains` says of a slot that
         it is known who left that there. `slot`: where the last request ended just now, which left about `tokens`; None:
         it is not known where; NOWHERE: none did."""
+        if slot not in (None, NOWHERE) and self._phase == "under way":
+            raise RuntimeError("The request is under way: call `ended` or `cut` first.")
         if not counts:
             return False
         since, self.slots.looked_at = self.slots.looked_at, self._now()
@@ -464,8 +485,8 @@ class Cache:
 
     def explain(self, evidence: Evidence | None = None) -> Finding | None:
         """Why a request prefilled more than was new; None: it did not, or hardly. `evidence`: of one with what a client
-        knows of it; None: of the last request, by token ids alone. Asked once for each: rules that a prediction was
-        wrong by lose trust."""
+        knows of it; None: of the last request, by token ids alone, if it was heard of. Asked once for each: rules
+        that a prediction was wrong by lose trust."""
         from kvchat.cache.causes.explain import explain, silent_loss  # first needed behind the first answer
 
         found = evidence if evidence is not None else self._evidence()
@@ -487,6 +508,8 @@ class Cache:
     def _evidence(self) -> Evidence | None:
         last, figures = self.last, self._figures
         if last is None or last.tokens is None:
+            raise RuntimeError("No request was sent.")
+        if figures is None:
             return None
         self.journal.reported(self.server, figures)
         since, before = self._since

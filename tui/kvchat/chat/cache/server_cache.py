@@ -330,6 +330,8 @@ class ServerCache:
         if not self._is_open(playback):
             return
         users = () if self.simulated.rewinds else await self._users.places(turn.model, tokens)
+        if not self._is_open(playback):
+            return
         prediction = self.simulated.sent(
             tokens,
             turn.session_id,
@@ -433,11 +435,16 @@ class ServerCache:
         prediction, cached = request.prediction, figures.cached_tokens
         if cached is None:
             return replace(figures, predicted_cached=prediction.cached)
+        if not self._is_open(playback):  # another request is played by now
+            return figures
         self._batched(request, playback.batches)
         denied = not cached and await self._denies(request)  # not believed: it holds what it is to
+        slot = None if denied else await self._answered_by(request, cached)
+        if not self._is_open(playback):
+            return figures
         heard = self.simulated.heard(
             cached,
-            slot=None if denied else await self._answered_by(request, cached),
+            slot=slot,
             certain=request.certain,
             roughly=request.goes_on_from_a_call and prediction.most > prediction.cached,
             denied=denied,
