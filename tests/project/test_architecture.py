@@ -19,7 +19,9 @@ from kvchat.store import Store
 
 ROOT = Path(__file__).parents[2]
 DOCS, CODE, TESTS = ROOT / "docs", ROOT / "tui" / "kvchat", ROOT / "tests"
-PAGE, DETAILS, FIRST, KITS = (DOCS / f"{name}.md" for name in ("architecture", "parts", "ten-files", "test-kits"))
+PAGE, DETAILS, FIRST, WAY, KITS = (
+    DOCS / f"{name}.md" for name in ("architecture", "parts", "ten-files", "from-a-key-to-the-wire", "test-kits")
+)
 PACKAGES = {path.parent.name for path in CODE.glob("*/__init__.py")}
 LATE = [name for name, value in vars(ChatService).items() if isinstance(value, cached_property)]
 DOTTED = re.compile(f"`((?:{'|'.join(sorted(PACKAGES))})(?:\\.\\w+)+)`")
@@ -54,7 +56,9 @@ def found(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("page", "least"), [(PAGE, 40), (DETAILS, 40), (FIRST, 10)], ids=lambda one: str(one))
+@pytest.mark.parametrize(
+    ("page", "least"), [(PAGE, 40), (DETAILS, 40), (FIRST, 10), (WAY, 50)], ids=lambda one: str(one)
+)
 def test_what_a_page_names_is_there(page: Path, least: int) -> None:
     names = DOTTED.findall(page.read_text())
     assert len(names) > least
