@@ -163,6 +163,28 @@ async def test_a_fork_is_undone_until_it_goes_on() -> None:
         assert "Nothing to undo" in await run.type("/undo") and run.mode.chat.id not in (origin, fork)
 
 
+async def test_undo_takes_back_what_it_does_in_the_app() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Ships?")
+        ships = run.mode.chat.id
+        await run.type("/new")
+        await run.type("Lamps?")
+        lamps = run.mode.chat.id
+        for act in ("/tag work", "/favourite", "/archive"):
+            await run.type(act)
+            assert run.mode.chat.conversation.record.tags
+            assert await run.type("/undo") == "The tags are as they were.\n"
+            assert not run.mode.chat.conversation.record.tags
+        await run.type("/delete")
+        assert run.mode.chat.id == ships  # the next of the list, as in the app
+        assert "Lamps?" in await run.type("/undo") and run.mode.chat.id == lamps
+        await run.type("/regenerate")
+        await run.type("/tag work")
+        await run.type("And ships?")  # the branch went on: that is undone first
+        await run.type("/undo")
+        assert run.mode.chat.conversation.record.tags == ("work",)
+
+
 async def test_an_edit_makes_a_branch_and_the_branches_can_be_gone_to() -> None:
     async with ToyServer() as server, plain(server.url) as run:
         await run.type("What is a boat?")
@@ -272,7 +294,7 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
     async with ToyServer() as server, plain(server.url) as run:
         await run.type("What is a lamp?")
         assert await run.type("/rename Lamps") == "Title: Lamps.\n"
-        assert await run.type("/tag work -home") == "Tags: work.\n"
+        assert await run.type("/tag work -home") == "Tags: #work, /undo undoes it.\n"
         assert await run.type("/favourite") == "Favourite: first in the list.\n"
         assert "Lamps, 1 turn" in await run.type("/list") and "favourite, open now, tagged work" in run.said
         run.service.saver.why_not = lambda id: None
@@ -285,7 +307,7 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         target = tmp_path / "lamps.md"
         assert await run.type(f"/export {target}") == f"Exported to {target}\n"
         assert await run.type(f"/export {target}", "n") and "What is a lamp?" in target.read_text()
-        assert "Moved to the trash" in await run.type("/delete")
+        assert "Moved to trash, /undo brings it back.\n" in await run.type("/delete")
         assert "Lamps." in await run.type("/undo")
         assert (await run.type("/code")).startswith("There is no code block 1.")
         assert "1. You: What is a lamp?" in await run.type("/find LAMP")

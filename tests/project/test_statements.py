@@ -19,7 +19,7 @@ TABLES: dict[str, dict[str, int]] = {
         "cache": 2500,
         "chat": 10280,
         "cli": 2360,
-        "commands": 710,
+        "commands": 810,
         "config": 1320,
         "doctor": 980,
         "documents": 3940,

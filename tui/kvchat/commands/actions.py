@@ -21,7 +21,8 @@ class Action(Struct, frozen=True):
     help: str
     """What it does, in a sentence: the tooltip, the palette, the help."""
     method: str = ""
-    """What does it on the main screen: a method of it or of one of its controllers, `messages.edit`."""
+    """What does it: an act of `commands.acts`, as `acts.conversations.keep`; else a method of the main screen or of one
+    of its controllers, as `messages.edit`."""
     argument: str = ""
     """What may follow the slash command."""
     group: str = ""
@@ -37,6 +38,8 @@ class Action(Struct, frozen=True):
     """Further keys, with the setting `vi_keys`."""
     gives_way: bool = False
     """Whether it leaves its keys to an action that the user gives them to, without a warning."""
+    asks: bool = False
+    """Whether the act may ask the user something: the main screen does it in a worker."""
 
     @property
     def context(self) -> str:
@@ -85,7 +88,7 @@ ACTIONS: tuple[Action, ...] = (
             "ctrl+n",
             "New conversation",
             "Begin a new conversation; with the names of tools, one in which the model may call them.",
-            "conversations.new",
+            "acts.conversations.new",
             "TOOLS",
             also="clear",
             footer="new",
@@ -112,14 +115,14 @@ ACTIONS: tuple[Action, ...] = (
             "ctrl+pagedown,alt+down,f9",
             "Next conversation",
             "Open the next conversation of the list.",
-            "conversations.next",
+            "acts.conversations.next",
         ),
         Action(
             "previous",
             "ctrl+pageup,alt+up,f8",
             "Previous conversation",
             "Open the conversation above in the list.",
-            "conversations.previous",
+            "acts.conversations.previous",
         ),
         Action(
             "list",
@@ -138,13 +141,21 @@ ACTIONS: tuple[Action, ...] = (
             "WORDS",
             footer="search",
         ),
-        Action("rename", "f12", "Rename", "Give this conversation another title.", "conversations.rename", "TITLE"),
+        Action(
+            "rename",
+            "f12",
+            "Rename",
+            "Give this conversation another title.",
+            "acts.conversations.rename",
+            "TITLE",
+            asks=True,
+        ),
         Action(
             "favourite",
             "",
             "Favourite",
             "Have this conversation stand first in the list, or no longer.",
-            "conversations.favourite",
+            "acts.conversations.favourite",
             also="favorite",
         ),
         Action(
@@ -152,22 +163,23 @@ ACTIONS: tuple[Action, ...] = (
             "",
             "Archive",
             "Take this conversation out of the list, or back into it. A filter and a search find it all the same.",
-            "conversations.archive",
+            "acts.conversations.archive",
         ),
         Action(
             "tag",
             "",
             "Tags",
             "Put tags on this conversation, by which it is found; with a minus in front one is taken off.",
-            "conversations.tag",
+            "acts.conversations.tag",
             "NAME|-NAME",
+            asks=True,
         ),
         Action(
             "delete",
             "f10",
             "Delete conversation",
             "Move this conversation to the trash; Undo brings it back.",
-            "conversations.delete",
+            "acts.conversations.delete",
         ),
         Action(
             "export",
@@ -188,7 +200,7 @@ ACTIONS: tuple[Action, ...] = (
             "ctrl+underscore,ctrl+slash",
             "Undo",
             "Take back what was typed; else the last deletion, edit, new answer, fork or change of branch shown.",
-            "conversations.undo",
+            "acts.conversations.undo",
         ),
         Action("find", "ctrl+f", "Find", "Search in this conversation.", "findbar.open", "WORDS"),
         Action(
@@ -200,7 +212,7 @@ ACTIONS: tuple[Action, ...] = (
             "Keep",
             "Keep this conversation's state on the disk, so that it is warm after every restart; a second "
             "time releases it. With an answer selected: the state up to there.",
-            "conversations.keep",
+            "acts.conversations.keep",
             "off",
         ),
         Action(
@@ -506,15 +518,16 @@ ACTIONS: tuple[Action, ...] = (
         "r",
         "Rename",
         "Give the conversation under the cursor another title.",
-        "conversations.rename",
+        "acts.conversations.rename",
         group="List",
+        asks=True,
     ),
     Action(
         "sidebar.delete",
         "d,delete",
         "Delete",
         "Move the conversation under the cursor to the trash; Undo brings it back.",
-        "conversations.delete",
+        "acts.conversations.delete",
         group="List",
     ),
     *_acts(

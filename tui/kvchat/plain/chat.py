@@ -25,6 +25,7 @@ from kvchat.chat.events import (
 )
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import MentionScope, OutsideError, question_draft
+from kvchat.commands.acts import Acts, Deleted
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
@@ -58,6 +59,9 @@ class Typed(Struct, frozen=True):
 
 class PlainChat:
     """The open conversation, and what is said in it."""
+
+    acts: Acts
+    """What is done here as in the app."""
 
     def __init__(self, service: ChatService, speaker: Speaker, answers: Answers) -> None:
         self.service = service
@@ -347,7 +351,8 @@ class PlainChat:
                     else "Another window wrote here, on another branch. /tree lists the branches."
                 )
             case DeletedElsewhere(conversation) if conversation == here:
-                self._tell("Another window deleted this conversation.")
+                self.acts.conversations.did(Deleted(conversation))
+                self._tell("Another window deleted this conversation. /undo brings it back.")
             case MemoriesNoted(noted=noted, pending=pending):
                 parts = [f"{len(noted)} noted" if noted else "", f"{len(pending)} to confirm" if pending else ""]
                 self._tell(f"Memory: {', '.join(filter(None, parts))}. /memory list shows them.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,16 +17,18 @@ from msgspec import Struct
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
+from kvchat.commands.acts import Acts
 from kvchat.commands.command import CommandResult, SlashParser, TextTable
 from kvchat.commands.slash import by_slash, no_command, snippets
 from kvchat.commands.trunks import made
 from kvchat.memory.place import index_path
 from kvchat.plain.chat import PlainChat, Typed, said_by
+from kvchat.plain.surface import PlainSurface
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Role
 from kvchat.prompt.offered_tools import GROUPS
-from kvchat.prompt.tags import ARCHIVE, FAVOURITE, own, written_tags
+from kvchat.prompt.tags import FAVOURITE, own
 from kvchat.sanitize import one_line
 from kvchat.store.stats import side_work
 from kvchat.text.cache import (
@@ -42,7 +45,6 @@ from kvchat.text.memory import WHY_OFF
 from kvchat.text.messages import held_reason
 from kvchat.text.options import THINKING, beginning_words, thinking_words
 from kvchat.text.prices import compaction_lines
-from kvchat.text.snapshots import KEPT, RELEASED
 from kvchat.text.tools import FORGOTTEN
 from kvchat.transfer import format_by_suffix
 from kvchat.transfer.formats import FileExists
@@ -167,12 +169,9 @@ class Commands:
         self._paths = paths
         self._personas = Personas(paths.personas, chat.service.options)
         self._layers = layers
+        chat.acts = Acts(PlainSurface(chat))
         self._editor = editor
         self._places: Sequence[ListedPlace] = ()
-        self._deleted = ""
-        """The conversation that was deleted last, for undo."""
-        self._forked = "", "", ""
-        """The fork that was made last, where it began, and what it was forked from, for undo."""
         self.is_over = False
         self._on_message: Mapping[str, Callable[[str], Awaitable[object]]] = {
             "transcript.edit": self._edit,
@@ -182,14 +181,10 @@ class Commands:
             "transcript.delete": self._drop,
         }
         self._with_words: Mapping[str, Callable[[str], Awaitable[object]]] = {
-            "new": self._new,
             "persona": self._persona,
             "trunk": self._trunk,
             "list": self._list,
             "search": self._search,
-            "rename": self._rename,
-            "keep": self._keep,
-            "tag": self._tag,
             "export": self._export,
             "find": self._find,
             "system": self._system,
@@ -206,14 +201,6 @@ class Commands:
             "plain.read": self._read,
         }
         self._alone: Mapping[str, Callable[[], Awaitable[object]]] = {
-            "next": partial(self._step, 1, "This is the last conversation of the list."),
-            "previous": partial(self._step, -1, "This is the first conversation of the list."),
-            "favourite": partial(self._toggle, FAVOURITE, "Favourite: first in the list.", "No longer a favourite."),
-            "archive": partial(
-                self._toggle, ARCHIVE, "Archived: out of the list. /search finds it.", "Back in the list."
-            ),
-            "delete": self._delete,
-            "undo": self._undo,
             "tree": self._tree,
             "transcript.branches": self._tree,
             "compact": self._compact,
@@ -227,7 +214,8 @@ class Commands:
     @property
     def done_here(self) -> frozenset[str]:
         """The ids of the actions whose commands are carried out."""
-        return frozenset((*self._on_message, *self._with_words, *self._alone))
+        acts = (action.id for action in ACTIONS if action.slash and action.method.startswith("acts."))
+        return frozenset((*acts, *self._on_message, *self._with_words, *self._alone))
 
     async def carry_out(self, name: str, argument: str) -> None:
         """Do `/name argument`. Raises ChatError and CommandError."""
@@ -235,6 +223,9 @@ class Commands:
         id = action.id if action is not None else ""
         if action is None:
             await self._put_snippet(name, argument)
+        elif action.method.startswith("acts."):
+            act = attrgetter(action.method)(self._chat)
+            await (act(argument) if argument and action.argument else act())
         elif id in self._alone:
             await self._alone[id]()
         elif id in self._on_message:
@@ -255,9 +246,6 @@ class Commands:
             self._say(*filter(None, (", ".join(one_line(cell) for cell in row if cell) for row in rows)))
 
     # -- conversations
-
-    async def _new(self, tools: str) -> None:
-        await self._chat.begin(tools=tools.replace(",", " ").split() or None)
 
     async def _persona(self, name: str) -> None:
         if name:
@@ -290,14 +278,6 @@ class Commands:
             if names
             else "There are no trunks yet. /trunk add NAME PATH makes one of files."
         )
-
-    async def _step(self, step: int, at_end: str) -> None:
-        ids = [record.id for record in self._chat.service.conversations.shown()]
-        at = ids.index(self._chat.id) + step if self._chat.id in ids else 0
-        if 0 <= at < len(ids):
-            await self._chat.open(ids[at])
-        else:
-            self._say(at_end)
 
     async def _list(self, argument: str) -> None:
         known = [record for record in self._chat.service.conversations.shown() if record.turns]
@@ -350,53 +330,6 @@ class Commands:
             snippet = one_line(hit.unmarked, 200)
             self._say(f"{number}. {self._chat.title(hit.title)}, {who}: {snippet}")
         self._say("/open NUMBER goes there." if hits else "Nothing found.")
-
-    async def _rename(self, title: str) -> None:
-        title = title or await self._chat.speaker.asked("Title: ", self._chat.conversation.record.title) or ""
-        if title.strip():
-            await self._chat.service.conversations.rename(self._chat.id, title)
-            self._say(f"Title: {self._chat.title(self._chat.conversation.record.title)}.")
-
-    async def _keep(self, argument: str) -> None:
-        states, id = self._chat.service.kept, self._chat.id
-        await (states.release(id) if argument.strip() == "off" else states.switch(id))
-        self._say(f"{KEPT if id in self._chat.service.claims.conversations() else RELEASED}.")
-
-    async def _toggle(self, tag: str, on: str, off: str) -> None:
-        there = tag in self._chat.conversation.record.tags
-        await self._chat.service.conversations.tag(self._chat.id, () if there else (tag,), (tag,) if there else ())
-        self._say(off if there else on)
-
-    async def _tag(self, names: str) -> None:
-        add, remove = written_tags(names)
-        if add or remove:
-            await self._chat.service.conversations.tag(self._chat.id, add, remove)
-        tags = self._chat.conversation.record.tags
-        self._say(f"Tags: {', '.join(tags)}." if tags else "No tags. /tag NAME puts one on this conversation.")
-
-    async def _delete(self) -> None:
-        if not self._chat.conversation.record.turns:
-            self._say("This conversation is empty: nothing to delete.")
-            return
-        self._deleted = self._chat.id
-        await self._chat.service.conversations.delete(self._deleted)
-        self._say("Moved to the trash. /undo brings it back.")
-        await self._chat.begin()
-
-    async def _undo(self) -> None:
-        id, self._deleted = self._deleted, ""
-        fork, head, origin = self._forked
-        if fork and (fork, head) == (self._chat.id, self._chat.conversation.record.head):
-            await self._chat.open(origin)
-            await self._chat.service.conversations.delete(fork)
-            self._say("Back where it was forked; the fork is in the trash.")
-        elif id:
-            await self._chat.service.conversations.restore(id)
-            await self._chat.open(id)
-        elif await self._chat.service.branches.undo(self._chat.id):
-            await self._chat.open(self._chat.id)
-        else:
-            self._say("Nothing to undo in this conversation.")
 
     async def _export(self, path: str) -> None:
         target = Path(path)
@@ -625,9 +558,7 @@ class Commands:
             await self._chat.attempt(turns.regenerate(id, node) if act == "regenerate" else turns.go_on(id, node))
 
     async def _fork(self, node: str) -> None:
-        fork, origin = await self._chat.service.branches.fork(self._chat.id, node), self._chat.id
-        await self._chat.open(fork.id)
-        self._forked, self._deleted = (fork.id, fork.record.head or "", origin), ""
+        await self._chat.acts.conversations.fork(node)
 
     async def _drop(self, node: str) -> None:
         if await self._chat.agreed("delete", node):

@@ -6,7 +6,8 @@ It decides nothing. The controllers come with the service, after the first frame
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from inspect import iscoroutine
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
@@ -153,6 +154,7 @@ class ChatScreen(Screen[None]):
     def begin(self) -> None:
         """After that: the controllers, on the service, which is opened by this. Raises ChatError."""
         from kvchat.chat.conversations.personas import Personas
+        from kvchat.commands.acts import Acts
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
@@ -167,6 +169,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
+        from kvchat.ui.controllers.surface import ScreenSurface
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
@@ -215,9 +218,8 @@ class ChatScreen(Screen[None]):
             self.findbar,
             personas,
         )
-        self.messages = MessageController(
-            workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer
-        )
+        self.acts = workspace.acts = Acts(ScreenSurface(workspace, self.conversations, transcript, composer))
+        self.messages = MessageController(workspace, service, costs, self.server, self.sending, transcript, composer)
         self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
         composer.arguments = {"tag": self.conversations.known_tags}
@@ -330,9 +332,16 @@ class ChatScreen(Screen[None]):
         """Do an action of the table, with the argument of its slash command. `about`: what it is about, if not what is
         open: `id` of a conversation."""
         act = attrgetter(action.method)(self)
-        result = act(argument) if argument and action.argument else act(**about)
+        work = partial(act, argument) if argument and action.argument else partial(act, **about)
+        if action.asks:
+            self.run_worker(self._carry_out(work), name=action.id, group="dialog")
+        else:
+            await self._carry_out(work)
+
+    async def _carry_out(self, work: Callable[[], object]) -> None:
+        result = work()
         if iscoroutine(result):
-            await result
+            await self.workspace.attempt(result)
 
     async def stop(self) -> None:
         """Esc: out of what was begun last: a dialog that is not there yet, the messages, a question that waits, looking

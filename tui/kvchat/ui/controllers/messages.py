@@ -12,7 +12,6 @@ from kvchat.ui.terminal.clipboard import copy
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
-    from kvchat.ui.controllers.conversations import ConversationController
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
@@ -30,7 +29,6 @@ class MessageController:
         costs: CostQuestions,
         server: ServerController,
         sending: SendingController,
-        conversations: ConversationController,
         transcript: Transcript,
         composer: Composer,
     ) -> None:
@@ -41,7 +39,6 @@ class MessageController:
         self._costs = costs
         self._server = server
         self._sending = sending
-        self._conversations = conversations
         self._transcript = transcript
         self._composer = composer
 
@@ -127,7 +124,7 @@ class MessageController:
         if node is None:
             self.workspace.say("Nothing to fork yet")
             return
-        await self.workspace.attempt(self._conversations.fork(node))
+        await self.workspace.attempt(self.workspace.acts.conversations.fork(node))
 
     @in_worker("dialog")
     async def tree(self, node: str | None = None) -> None:

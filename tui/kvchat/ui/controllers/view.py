@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import spans_in
+from kvchat.commands.acts import Deleted
 from kvchat.figures.accounting import NOISE
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
@@ -18,7 +19,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, cost_words, opening_words, roughly_known, shown_heat, to_prefill, to_read
 from kvchat.text.format import duration
 from kvchat.text.notes import note_sentence
-from kvchat.ui.controllers.workspace import Deleted, Workspace, in_worker
+from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.view_models import item_of, live_row, prefilled, written_call
 from kvchat.ui.widgets.sidebar_rows import Mark, mark_of, rows_of
 from kvchat.ui.widgets.statusline import live_of
@@ -335,7 +336,7 @@ class ConversationView:
             case WrittenElsewhere(followed=followed):
                 self.workspace.say(FOLLOWED if followed else STAYED)
             case DeletedElsewhere(id):
-                self.workspace.did(Deleted(id))
+                self.workspace.acts.conversations.did(Deleted(id))
                 self.workspace.say(DELETED.format(key=self.workspace.key_of("undo")), "warning")
             case HeadAwaited(id):
                 self._show_waiting(id)

@@ -8,9 +8,8 @@ from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
-from msgspec import Struct
-
 from kvchat.chat.errors import ChatError
+from kvchat.prompt.tags import TagError
 from kvchat.sanitize import clean
 from kvchat.text.tools import tools_sentence
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
+    from kvchat.commands.acts import Acts
     from kvchat.prompt.message import Node
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.chat_screen import ChatScreen
@@ -32,48 +32,13 @@ Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")
 
 
-class Deleted(Struct, frozen=True):
-    """A conversation was put into the trash."""
-
-    id: str
-
-
-class Imported(Struct, frozen=True):
-    """Conversations were imported."""
-
-    batch: str
-
-
-class Tagged(Struct, frozen=True):
-    """The tags of a conversation were changed."""
-
-    id: str
-    added: frozenset[str]
-    removed: frozenset[str]
-
-
-class Forked(Struct, frozen=True):
-    """A conversation was forked from another one."""
-
-    id: str
-    origin: str
-
-
-class LastAct(Struct, frozen=True):
-    """What was done last with conversations as wholes, which undo takes back."""
-
-    act: Deleted | Imported | Tagged | Forked
-    shown: str
-    """The conversation that it left on the screen."""
-    head: str | None
-    """Where that stood."""
-
-
 class Workspace:
     """The open conversation on the main screen. Only used once the service is there."""
 
     questions: Questions
     """What waits for the user's word."""
+    acts: Acts
+    """What is done on the main screen as in plain mode."""
 
     def __init__(self, screen: ChatScreen, service: ChatService, transcript: Transcript) -> None:
         self.screen = screen
@@ -82,7 +47,6 @@ class Workspace:
         self.current: OpenConversation | None = None
         self.editing: str | None = None
         """The question that the composer edits, if it does."""
-        self.last_act: LastAct | None = None
         self._unsaid: tuple[str, Severity, float] | None = None
         """What waits until the dialog in front is closed."""
 
@@ -100,10 +64,6 @@ class Workspace:
     def open_id(self) -> str:
         """The id of the open conversation; empty: none is open yet."""
         return self.current.id if self.current is not None else ""
-
-    def did(self, act: Deleted | Imported | Tagged | Forked) -> None:
-        """An act was done that undo takes back, and its outcome is on the screen."""
-        self.last_act = LastAct(act, self.open_id, self.conversation.record.head)
 
     def shows(self, id: str) -> bool:
         """Whether this conversation is open."""
@@ -130,7 +90,7 @@ class Workspace:
         """Do `act`; what cannot be done is said. Whether it was done."""
         try:
             await act
-        except ChatError as error:
+        except (ChatError, TagError) as error:
             self.say(str(error), "warning")
             return False
         return True

@@ -1,0 +1,202 @@
+"""Acts on whole conversations: begin, walk, name, tag, keep, delete, and undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, written_tags
+from kvchat.sanitize import one_line
+from kvchat.text.imports import undone
+from kvchat.text.snapshots import KEPT, KEPT_HERE, RELEASED
+from kvchat.text.tools import tools_sentence
+
+if TYPE_CHECKING:
+    from kvchat.commands.acts.surface import Surface
+
+
+class Deleted(Struct, frozen=True):
+    """A conversation was put into the trash."""
+
+    id: str
+
+
+class Imported(Struct, frozen=True):
+    """Conversations were imported."""
+
+    batch: str
+
+
+class Tagged(Struct, frozen=True):
+    """The tags of a conversation were changed."""
+
+    id: str
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+class Forked(Struct, frozen=True):
+    """A conversation was forked from another one."""
+
+    id: str
+    origin: str
+
+
+class LastAct(Struct, frozen=True):
+    """What was done last with conversations as wholes, which undo takes back."""
+
+    act: Deleted | Imported | Tagged | Forked
+    shown: str
+    """The conversation that was open after it."""
+    head: str | None
+    """The last message of its branch."""
+
+
+class ConversationActs:
+    """Acts on the open conversation, or on another one by its id."""
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+        self._service = surface.service
+        self._conversations = surface.service.conversations
+        self._last: LastAct | None = None
+
+    async def new(self, tools: str = "") -> None:
+        """`tools`: names of those that the model may call; empty: the usual ones."""
+        names = tools.replace(",", " ").split() or None
+        await self._surface.open((await self._service.new_conversations.create(tools=names)).id)
+        if names:
+            conversation = self._surface.conversation
+            self._surface.say(tools_sentence(conversation.tools, self._service.prices.of_its_tools(conversation.id)))
+
+    async def next(self) -> None:
+        await self._step(1, "This is the last conversation of the list")
+
+    async def previous(self) -> None:
+        await self._step(-1, "This is the first conversation of the list")
+
+    async def _step(self, step: int, at_end: str) -> None:
+        ids, here = [one.id for one in self._conversations.shown()], self._surface.conversation.id
+        at = ids.index(here) + step if here in ids else 0
+        if 0 <= at < len(ids):
+            await self._surface.open(ids[at])
+        else:
+            self._surface.say(at_end)
+
+    async def rename(self, title: str = "", id: str = "") -> None:
+        id = id or self._surface.conversation.id
+        title = title or await self._surface.pick("rename", id) or ""
+        if title.strip():
+            await self._conversations.rename(id, title)
+            self._surface.say(f"Title: {one_line(self._conversations.find(id).title, 80)}", shown=True)
+
+    async def favourite(self, id: str = "") -> None:
+        """Have a conversation first in the list, or no longer."""
+        await self._toggle(id, FAVOURITE, "Favourite: first in the list.", "No longer a favourite.")
+
+    async def archive(self, id: str = "") -> None:
+        """Take a conversation out of the list, or back into it."""
+        await self._toggle(id, ARCHIVE, "Archived: out of the list · a search finds it", "Back in the list.")
+
+    async def _toggle(self, id: str, tag: str, on: str, off: str) -> None:
+        id = id or self._surface.conversation.id
+        there = tag in self._conversations.find(id).tags
+        await self._retag(id, () if there else (tag,), (tag,) if there else ())
+        self._surface.say(off if there else on)
+
+    async def tag(self, names: str = "", id: str = "") -> None:
+        """Put these tags on a conversation, and take off those with a minus in front. Raises TagError and ChatError."""
+        id = id or self._surface.conversation.id
+        if names := names or await self._surface.pick("tag", id) or "":
+            await self._retag(id, *written_tags(names))
+            tags = self._conversations.find(id).tags
+            words = f"Tags: {' '.join(f'#{tag}' for tag in tags)}" if tags else "No tags"
+            self._surface.say(f"{words} · {self._surface.way_to('undo')} undoes it")
+
+    async def _retag(self, id: str, add: Iterable[str], remove: Iterable[str]) -> None:
+        before = self._conversations.find(id)
+        await self._conversations.tag(id, add, remove)
+        was, now = set(before.tags), set(self._conversations.find(id).tags)
+        self.did(Tagged(id, frozenset(now - was), frozenset(was - now)))
+
+    async def keep(self, argument: str = "", id: str = "") -> None:
+        """Keep the state of a conversation, that of the open one up to the marked message; or keep it no longer, for
+        `off` and the second time."""
+        node = "" if id else self._surface.marked or ""
+        id, states = id or self._surface.conversation.id, self._service.kept
+        await (states.release(id) if argument.strip() == "off" else states.switch(id, node))
+        now = self._service.claims.conversations().get(id)
+        self._surface.say(RELEASED if now is None else KEPT_HERE if now.node else KEPT)
+
+    async def fork(self, node: str) -> None:
+        """Open a fork of the open conversation that ends at a message. Raises ChatError."""
+        origin = self._surface.conversation.id
+        fork = await self._service.branches.fork(origin, node)
+        await self._surface.open(fork.id)
+        self.did(Forked(fork.id, origin))
+
+    async def delete(self, id: str = "") -> None:
+        """Move a conversation to the trash; the next one of the list is open then."""
+        here = self._surface.conversation
+        if not id and not here.record.turns:
+            self._surface.say("This conversation is empty: nothing to delete")
+            return
+        id = id or here.id
+        ids = [one.id for one in self._conversations.shown()]
+        at = ids.index(id) if id in ids else 0
+        await self._conversations.delete(id)
+        self._surface.say(f"Moved to trash · {self._surface.way_to('undo')} brings it back")
+        if id == here.id:
+            await self._open_another(at)
+        self.did(Deleted(id))
+
+    async def _open_another(self, at: int = 0) -> None:
+        """The conversation at this place of the list; without any a new one."""
+        left = self._conversations.shown()
+        if left:
+            await self._surface.open(left[min(at, len(left) - 1)].id)
+        else:
+            await self.new()
+
+    # -- undo
+
+    def did(self, act: Deleted | Imported | Tagged | Forked) -> None:
+        """An act was done that undo takes back, and its outcome is open."""
+        here = self._surface.conversation
+        self._last = LastAct(act, here.id, here.record.head)
+        self._surface.act_done()
+
+    async def undo(self) -> None:
+        """Take back what is on the screen: the last act with whole conversations, unless another one is open since or
+        this one went on; then its last change of branch. Where it has none, what was deleted or imported."""
+        self._surface.act_undone()
+        last, here = self._last, self._surface.conversation.record
+        if last is None or (last.shown, last.head) != (here.id, here.head):
+            if await self._service.branches.undo(here.id):
+                await self._surface.open(here.id)
+                return
+            if last is None or isinstance(last.act, Tagged | Forked):
+                self._surface.say("Nothing to undo in this conversation")
+                return
+        self._last = None
+        match last.act:
+            case Deleted(id):
+                await self._conversations.restore(id)
+                await self._surface.open(id)
+            case Imported(batch):
+                await self._undo_import(batch)
+            case Tagged(id, added, removed):
+                await self._conversations.tag(id, removed, added)
+                self._surface.say("The tags are as they were")
+            case Forked(id, origin):
+                await self._surface.open(origin)
+                await self._conversations.delete(id)
+                self._surface.say("Back where it was forked · the fork is in the trash")
+
+    async def _undo_import(self, batch: str) -> None:
+        done = await self._service.imports.undo(batch)
+        if self._surface.conversation.record.trashed is not None:
+            await self._open_another()
+        self._surface.say(undone(done.trashed, done.kept, done.back))
