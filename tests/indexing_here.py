@@ -16,8 +16,8 @@ async def indexed(
     index_path: Path,
     collection: Collection,
     options: IndexingOptions,
-    told: Callable[[IndexingProgress], None],
-    anew: bool = False,
+    on_progress: Callable[[IndexingProgress], None],
+    rebuild: bool = False,
 ) -> IndexingReport:
     """As `kvchat.documents.indexing.process.indexed`; cancelled, it ends at the next file."""
     loop, ended = asyncio.get_running_loop(), threading.Event()
@@ -31,9 +31,9 @@ async def indexed(
                 index,
                 collection,
                 options,
-                anew=anew,
+                rebuild=rebuild,
                 stopped=ended.is_set,
-                told=lambda progress: loop.call_soon_threadsafe(told, progress) and None,
+                on_progress=lambda progress: loop.call_soon_threadsafe(on_progress, progress) and None,
             )
         finally:
             index.close()

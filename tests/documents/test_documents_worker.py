@@ -20,7 +20,7 @@ from kvchat.documents.collection import IndexingProgress, IndexingReport, Skippe
 from kvchat.documents.indexing import process
 from kvchat.documents.indexing.index_lock import alone
 from kvchat.documents.indexing.index_run import ELSEWHERE, STOPPED, UNWRITABLE, is_stale
-from kvchat.documents.indexing.worker import IndexingJob, understood
+from kvchat.documents.indexing.worker import IndexingJob, parsed_line
 from kvchat.index.index import Index
 
 KILLS = 20
@@ -77,7 +77,7 @@ async def test_it_reads_all_anew_when_asked(data: Path, tmp_path: Path) -> None:
     root = made(tmp_path / "r", {"a.md": "one"})
     await process.indexed(data, collection(root), OPTIONS, lambda _: None)
     told: list[IndexingProgress] = []
-    report = await process.indexed(data, collection(root), OPTIONS, told.append, anew=True)
+    report = await process.indexed(data, collection(root), OPTIONS, told.append, rebuild=True)
     assert report.unchanged == 1 and told[-1].bytes_skipped == 0
 
 
@@ -113,7 +113,7 @@ async def test_a_cancellation_ends_it_and_keeps_what_is_done(data: Path, tmp_pat
 async def test_a_process_that_hangs_is_killed_after_a_cancellation(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "PATIENCE", 0.2)
+    monkeypatch.setattr(process, "STOP_S", 0.2)
     pid = tmp_path / "pid"
     monkeypatch.setattr(
         process,
@@ -187,7 +187,7 @@ def test_it_ends_at_the_next_file_when_the_app_is_gone(data: Path, tmp_path: Pat
         child.stdin.close()
     else:
         child.send_signal(signal.SIGTERM)
-    said = understood(child.stdout.read().splitlines()[-1])
+    said = parsed_line(child.stdout.read().splitlines()[-1])
     assert isinstance(said, IndexingReport) and said.trouble == STOPPED and 0 < said.added < 400
     assert child.wait(120) == 0
 
@@ -196,7 +196,7 @@ def test_it_ends_at_the_next_file_when_the_app_is_gone(data: Path, tmp_path: Pat
 def test_it_ends_even_where_a_file_takes_for_ever(data: Path, tmp_path: Path) -> None:
     code = (
         "from kvchat.documents.indexing import index_run, worker; import time; "
-        "index_run.loaded = lambda *_: time.sleep(600); index_run.TOLD_EVERY = 0; worker.PATIENCE = 0.2; "
+        "index_run.loaded = lambda *_: time.sleep(600); index_run.PROGRESS_S = 0; worker.STOP_S = 0.2; "
         "worker.main()"
     )
     child = subprocess.Popen(
@@ -237,7 +237,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path
         sys.executable,
         "-c",
         "from kvchat.documents.indexing import index_run, worker; "
-        "index_run.MOST_CHUNKS = 80; index_run.TOLD_EVERY = 0; worker.main()",
+        "index_run.MOST_CHUNKS = 80; index_run.PROGRESS_S = 0; worker.main()",
     )
     draw = random.Random(7)
     done: list[int] = []
@@ -269,4 +269,4 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path
 
 @pytest.mark.parametrize("line", [b"", b"{", b"1", b"[]", b"{}", b'{"progress": 3}', b'{"report": {"x": 1}}', b"\xff"])
 def test_lines_that_mean_nothing_are_passed_over(line: bytes) -> None:
-    assert understood(line) is None
+    assert parsed_line(line) is None

@@ -56,7 +56,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def told_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is told, however short ago another one was."""
-    monkeypatch.setattr(index_run, "TOLD_EVERY", 0.0)
+    monkeypatch.setattr(index_run, "PROGRESS_S", 0.0)
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, name: str, error: Callable[[], OSError]) -> None:
@@ -135,7 +135,9 @@ def test_reading_anew_reads_all_and_gives_what_a_fresh_index_has(index: Index, r
     index.replace("docs/notes/a.md", [], index.docs()["docs/notes/a.md"])
     opened.clear()
     found_meanwhile: list[int] = []
-    report = indexed(index, root, anew=True, told=lambda _: found_meanwhile.append(len(index.search("lazy dog"))))
+    report = indexed(
+        index, root, rebuild=True, on_progress=lambda _: found_meanwhile.append(len(index.search("lazy dog")))
+    )
     assert sorted(opened) == ["a.md", "b.txt", "c.py"]
     assert report.chunks == 3 and set(found_meanwhile) == {1}
     fresh = Index.open(None)
@@ -188,7 +190,7 @@ def test_a_root_that_goes_away_in_the_middle_keeps_what_is_indexed(index: Index,
         if progress.path and root.exists():
             root.rename(root.with_name("pulled"))
 
-    report = indexed(index, root, told=told)
+    report = indexed(index, root, on_progress=told)
     assert report.trouble.endswith("is not there. What is in the index of it is kept.")
     assert len(index.docs()) == 3 and report.skipped == ()
 
@@ -306,7 +308,7 @@ def test_a_file_that_became_a_pipe_since_it_was_found_is_not_waited_for(index: I
             (root / "a.md").unlink()
             os.mkfifo(root / "a.md")
 
-    assert reasons(indexed(index, root, told=told).skipped) == {"a.md": "is a named pipe"}
+    assert reasons(indexed(index, root, on_progress=told).skipped) == {"a.md": "is a named pipe"}
 
 
 @pytest.mark.usefixtures("told_all")
@@ -316,7 +318,7 @@ def test_a_file_that_became_a_link_since_it_was_found_is_not_followed(index: Ind
             (root / "a.md").unlink()
             (root / "a.md").symlink_to("/etc/hostname")
 
-    assert reasons(indexed(index, root, told=told).skipped) == {"a.md": "is a symbolic link"}
+    assert reasons(indexed(index, root, on_progress=told).skipped) == {"a.md": "is a symbolic link"}
     assert "a.md" not in texts(index, root)
 
 
@@ -371,13 +373,13 @@ def test_a_stopped_run_keeps_what_it_did_and_is_gone_on_with(
 
 def test_progress_counts_up_to_all_files_and_bytes(index: Index, root: Path) -> None:
     told: list[IndexingProgress] = []
-    report = indexed(index, root, told=told.append)
+    report = indexed(index, root, on_progress=told.append)
     assert told[0].counting and not told[-1].counting
     last = told[-1]
     assert (last.files, last.all_files, last.bytes, last.all_bytes) == (3, 3, report.bytes, report.bytes)
     assert last.share == 1.0 and last.chunks == report.chunks and last.bytes_skipped == 0
     told.clear()
-    indexed(index, root, told=told.append)
+    indexed(index, root, on_progress=told.append)
     assert told[-1].bytes_skipped == report.bytes
 
 
@@ -433,7 +435,7 @@ def test_an_index_that_is_deleted_in_the_middle_is_filled_all_the_same(tmp_path:
             path.unlink()
             at.append(progress.path)
 
-    report = indexed(index, root, told=told)
+    report = indexed(index, root, on_progress=told)
     assert report.trouble == "" and len(index.docs()) == 8
     index.close()
 

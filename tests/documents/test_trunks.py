@@ -8,7 +8,7 @@ import pytest
 
 from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.trunks import gathered, made
+from kvchat.documents.trunks import gathered, trunk_of
 from kvchat.prompt.citations import sources
 from kvchat.prompt.message import Role, instructions_of, node
 from kvchat.store import Store
@@ -31,12 +31,12 @@ def book(tmp_path: Path) -> Path:
 
 def test_a_folder_becomes_a_numbered_beginning_that_is_the_same_bytes_each_time(book: Path) -> None:
     found = gathered([str(book)], IndexingOptions())
-    trunk = made("book", found.files, 1.0)
+    trunk = trunk_of("book", found.files, 1.0)
     assert [block.source for block in trunk.files] == ["[1] book/one.md", "[2] book/parts/two.txt"]
     assert [one.path for one in found.skipped] == ["book/empty.txt"]
     message = trunk.root.message
     assert message.role is Role.SYSTEM and "book/draft.md" not in message.wire().decode()
-    again = made("book", gathered([str(book)], IndexingOptions()).files, 2.0)
+    again = trunk_of("book", gathered([str(book)], IndexingOptions()).files, 2.0)
     assert again.root.wire == message.wire() and again.id != trunk.id
     body = message.wire().decode()
     assert body.count("</context>") == 2 and "<|im_end|>" not in body, "a source closes neither its fence nor the turn"
@@ -47,14 +47,14 @@ def test_a_folder_becomes_a_numbered_beginning_that_is_the_same_bytes_each_time(
 
 def test_it_is_kept_and_read_as_it_was_until_it_is_removed(book: Path) -> None:
     store = Store.open(None)
-    trunk = made("book", gathered([str(book / "one.md"), str(book)], IndexingOptions()).files, 1.0)
+    trunk = trunk_of("book", gathered([str(book / "one.md"), str(book)], IndexingOptions()).files, 1.0)
     assert len(trunk.files) == 2, "a file that is named twice stands there once"
     store.kept.put_trunk("book", trunk.id, trunk.root)
     (row,) = store.kept.all()
     assert (row.name, store.kept.paths()) == ("book", {trunk.id: (trunk.root.digest.hex(),)})
     root = store.kept.root(row)
     assert root is not None and root.message == trunk.root.message and root.wire == trunk.root.wire
-    newer = made("book", gathered([str(book / "parts")], IndexingOptions()).files, 2.0)
+    newer = trunk_of("book", gathered([str(book / "parts")], IndexingOptions()).files, 2.0)
     store.kept.put_trunk("book", newer.id, newer.root)
     assert [one.id for one in store.kept.all()] == [newer.id]
     store.kept.remove(newer.id)
@@ -63,7 +63,7 @@ def test_it_is_kept_and_read_as_it_was_until_it_is_removed(book: Path) -> None:
 
 
 def test_files_that_changed_or_are_gone_are_named(book: Path) -> None:
-    trunk = made("book", gathered([str(book)], IndexingOptions()).files, 1.0)
+    trunk = trunk_of("book", gathered([str(book)], IndexingOptions()).files, 1.0)
     assert trunk.changed() == []
     (book / "one.md").write_text("# Another\n")
     (book / "parts/two.txt").unlink()
@@ -95,4 +95,4 @@ def test_what_cannot_become_one_is_told(
 @pytest.mark.parametrize("name", ["", "a b", "../up", "a/b", "ä", "-x", "x" * 65])
 def test_a_name_that_is_no_file_name_is_refused(name: str, book: Path) -> None:
     with pytest.raises(DocumentError, match="cannot be the name of a trunk"):
-        made(name, gathered([str(book)], IndexingOptions()).files, 1.0)
+        trunk_of(name, gathered([str(book)], IndexingOptions()).files, 1.0)

@@ -19,7 +19,7 @@ from kvchat.documents.indexing.watching import changes
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SETTLED", 0.3)
+    monkeypatch.setattr(watching, "SETTLED_S", 0.3)
     monkeypatch.setattr(watching, "_STEP_MS", 50)
 
 

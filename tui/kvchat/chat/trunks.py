@@ -30,7 +30,7 @@ from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.trunks import Gathered, Trunk, gathered, made
+from kvchat.documents.trunks import Gathered, Trunk, gathered, trunk_of
 from kvchat.prompt.message import Node
 from kvchat.prompt.token_estimate import TokenEstimate
 from kvchat.reports.kept import Keep
@@ -95,7 +95,7 @@ class Trunks:
         await self._core.servers.reach()
         found = await _read(lambda: gathered(paths, IndexingOptions.of(settings.documents), report))
         blocks = await self._special_tokens.plain_at(link, "", found.files)
-        trunk = await _read(lambda: made(name, blocks, self._core.timestamp()))
+        trunk = await _read(lambda: trunk_of(name, blocks, self._core.timestamp()))
         await self._must_fit(link, trunk)
         if (known := self._rows().get(name)) is not None:
             await self._forget(known)

@@ -77,11 +77,11 @@ def status_lines(status: CollectionStatus, stale: bool | None, every: bool, *, i
     return lines + skipped_lines(one.name, status.skipped, every)
 
 
-def report_lines(report: IndexingReport, collection: Collection, files: int, anew: bool = False) -> list[str]:
-    """The summary of indexing a collection. `files`: how many are indexed now. `anew`: every file was read again."""
+def report_lines(report: IndexingReport, collection: Collection, files: int, rebuild: bool = False) -> list[str]:
+    """The summary of indexing a collection. `files`: how many are indexed now. `rebuild`: every file was read again."""
     found = (
         f"{count(report.added)} added, {count(report.changed)} changed, {count(report.unchanged)} "
-        f"{'indexed again, as they were' if anew else 'unchanged'}, {count(report.removed)} removed"
+        f"{'indexed again, as they were' if rebuild else 'unchanged'}, {count(report.removed)} removed"
     )
     return [
         f"{report.collection}: {collection.root}",
@@ -262,7 +262,7 @@ def _add(desk: Desk) -> int:
             refused.append(str(error))
     if not chosen:
         raise DocumentError(" ".join(refused))
-    done = _all_gone_through(desk, chosen.values(), anew=False)
+    done = _index_all(desk, chosen.values(), rebuild=False)
     # One path gives an object, as when no more could be given.
     found = [one.json for one in done]
     desk.give(found if len(paths) > 1 else found[0], [_indented(line) for one in done for line in one.lines])
@@ -306,12 +306,12 @@ def _rebuild(desk: Desk) -> int:
     library = desk.library
     name = desk.args.name
     chosen = library.collections() if name is None else [library.get(whole_characters(name))]
-    done = _all_gone_through(desk, chosen, anew=True)
+    done = _index_all(desk, chosen, rebuild=True)
     desk.give([one.json for one in done], [_indented(line) for one in done for line in one.lines] if done else [NONE])
     return _status_of(done)
 
 
-class _GoneThrough(Struct, frozen=True):
+class _Indexed(Struct, frozen=True):
     """A collection, and what going through it gave."""
 
     collection: Collection
@@ -320,14 +320,14 @@ class _GoneThrough(Struct, frozen=True):
     """That are indexed now."""
     stopped: bool
     """Whether the user stopped it."""
-    anew: bool
+    rebuild: bool
     """Whether every file was read, changed or not."""
 
     @property
     def lines(self) -> list[str]:
         """The summary; none where nothing could be done."""
         failed = self.report.trouble and not self.stopped
-        return [] if failed else report_lines(self.report, self.collection, self.files, self.anew)
+        return [] if failed else report_lines(self.report, self.collection, self.files, self.rebuild)
 
     @property
     def json(self) -> dict[str, object]:
@@ -336,18 +336,18 @@ class _GoneThrough(Struct, frozen=True):
         return {**asdict(self.collection), "files": self.files, **found, "stopped": self.stopped}
 
 
-def _all_gone_through(desk: Desk, collections: Iterable[Collection], *, anew: bool) -> list[_GoneThrough]:
-    """Index what is new in each, until the user stops it; with `anew`, read all of it again. Raises DocumentError."""
-    done = list[_GoneThrough]()
+def _index_all(desk: Desk, collections: Iterable[Collection], *, rebuild: bool) -> list[_Indexed]:
+    """Index what is new in each, or with `rebuild` everything, until the user stops it. Raises DocumentError."""
+    done = list[_Indexed]()
     for collection in collections:
-        done.append(_gone_through(desk, collection, anew=anew))
+        done.append(_index_one(desk, collection, rebuild=rebuild))
         if done[-1].stopped:
             break
     return done
 
 
-def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThrough:
-    """Index what is new in a collection; with `anew`, read all of it again. Raises DocumentError."""
+def _index_one(desk: Desk, collection: Collection, *, rebuild: bool) -> _Indexed:
+    """Index what is new in a collection; with `rebuild`, read all of it again. Raises DocumentError."""
     from kvchat.documents.indexing.index_run import index_collection
 
     library = desk.library
@@ -363,19 +363,19 @@ def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThr
                 library.index,
                 collection,
                 library.options,
-                anew=anew,
+                rebuild=rebuild,
                 stopped=stop.is_set,
-                told=lambda progress: line.show(progress_words(progress)),
+                on_progress=lambda progress: line.show(progress_words(progress)),
             )
         finally:
             line.end()
     if not report.trouble:
         library.indexed(collection.name)
     status = library.status(collection.name)
-    return _GoneThrough(status.collection, report, status.files, stop.is_set() and bool(report.trouble), anew)
+    return _Indexed(status.collection, report, status.files, stop.is_set() and bool(report.trouble), rebuild)
 
 
-def _status_of(done: Sequence[_GoneThrough], go_on: str = "") -> int:
+def _status_of(done: Sequence[_Indexed], go_on: str = "") -> int:
     """The exit status after indexing collections; prints what went wrong, and how to `go_on`."""
     for one in done:
         if one.stopped:

@@ -24,11 +24,11 @@ from kvchat.index.tokenizer import content_words, readable, stem, stems
 from kvchat.prompt.citations import is_there
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 
-ENOUGH = 0.4
+LEAST_WEIGHT = 0.4
 """The part of what the words of a question weigh that those in a passage must weigh."""
-USUAL = 0.02
+COMMON_SHARE = 0.02
 """A word that is in more than this share of the chunks is not enough where it is all that a question says."""
-FEW = 3
+COMMON_CHUNKS = 3
 """Chunks that may have such a word, however few there are."""
 _COUNTED = 8000
 """Chunks with a word that are counted, at most."""
@@ -68,7 +68,7 @@ def word_weights(index: Index, query: str, scopes: Sequence[str]) -> dict[str, f
     ]
     chunks = index.count(scopes) if words else 0
     counts = index.frequencies([word.text for word in words], min(chunks // 4 + 1, _COUNTED), scope=scopes)
-    if len(words) == 1 and counts[0] > max(FEW, USUAL * chunks):
+    if len(words) == 1 and counts[0] > max(COMMON_CHUNKS, COMMON_SHARE * chunks):
         return {}
     return {
         word.stem: max(_LEAST, math.log((1 + chunks) / (1 + count))) for word, count in zip(words, counts, strict=True)
@@ -83,7 +83,7 @@ def is_about(passage: Passage, weights: Mapping[str, float]) -> bool:
     found = [one for one in weights if there[one]]
     if len(weights) == 1:
         return any(above[one] or there[one] > 1 for one in found)
-    return len(found) > 1 and sum(weights[one] for one in found) >= ENOUGH * sum(weights.values())
+    return len(found) > 1 and sum(weights[one] for one in found) >= LEAST_WEIGHT * sum(weights.values())
 
 
 def _counted(text: str) -> Counter[str]:
@@ -101,9 +101,9 @@ MARGIN = 0.4
 """A passage that scores less than this part of the best one is left out."""
 OF_ONE_FILE = 3
 """Passages of one file that go before those of others."""
-ALIKE = 0.8
+ALIKE_SHARE = 0.8
 """Of two passages that have this part of their words in common, one is left out."""
-OVER = 2
+BUDGET_TIMES = 2
 """So many times the budget the best passage may have; a longer one is cut to the budget."""
 
 
@@ -134,7 +134,7 @@ def found(
 def _chosen(pool: Sequence[Passage], known: Sequence[ContextBlock], most: int, tokens: int) -> list[Passage]:
     """Those that go: first a few of each file, then the others as far as there is room."""
     kept: dict[int, Passage] = {}
-    said: list[frozenset[str]] = []
+    word_sets: list[frozenset[str]] = []
     for of_one in (OF_ONE_FILE, most):
         for place, one in enumerate(pool):
             if len(kept) == most:
@@ -143,11 +143,11 @@ def _chosen(pool: Sequence[Passage], known: Sequence[ContextBlock], most: int, t
                 continue
             passage = one if kept else _fitting(one, tokens)
             words = frozenset(readable(passage.text).split())
-            if (kept and passage.tokens > tokens) or any(_alike(words, other) for other in said):
+            if (kept and passage.tokens > tokens) or any(_alike(words, other) for other in word_sets):
                 continue
             if is_there(passage.block, known):
                 continue
-            said.append(words)
+            word_sets.append(words)
             tokens -= passage.tokens
             kept[place] = passage
     return [passage for _, passage in sorted(kept.items())]
@@ -158,12 +158,12 @@ def _file(passage: Passage) -> str:
 
 
 def _alike(words: frozenset[str], others: frozenset[str]) -> bool:
-    return len(words & others) >= ALIKE * len(words | others)
+    return len(words & others) >= ALIKE_SHARE * len(words | others)
 
 
 def _fitting(passage: Passage, tokens: int) -> Passage:
     """A passage, of one that is much too long the beginning: whole lines, else whole words, else characters."""
-    if passage.tokens <= OVER * tokens:
+    if passage.tokens <= BUDGET_TIMES * tokens:
         return passage
     room = tokens - (passage.tokens - tokens_of(passage.text))
     shortest, longest = 1, len(passage.text)

@@ -58,10 +58,10 @@ class Gathered(Struct, frozen=True):
 
 
 def gathered(
-    paths: Sequence[str], options: IndexingOptions, told: Callable[[str], None] = lambda path: None
+    paths: Sequence[str], options: IndexingOptions, report: Callable[[str], None] = lambda path: None
 ) -> Gathered:
     """The texts of files and folders, in their order. What is in a folder and cannot be read is skipped; a path of its
-    own that cannot raises DocumentError. `told` is called with the name of each file."""
+    own that cannot raises DocumentError. `report` is called with the name of each file."""
     files: list[ContextBlock] = []
     skipped: list[Skipped] = []
     room = MOST_BYTES
@@ -72,7 +72,7 @@ def gathered(
                 skipped.append(found)
                 continue
             path, name = found
-            told(name)
+            report(name)
             try:
                 if path != root and (reason := kept_out.why(loaded(path, options.largest).data)):
                     raise FileUnreadableError(reason)
@@ -105,7 +105,7 @@ def _found(root: Path, options: IndexingOptions) -> Iterator[tuple[Path, str] | 
             yield found
 
 
-def made(name: str, files: Sequence[ContextBlock], created: float) -> Trunk:
+def trunk_of(name: str, files: Sequence[ContextBlock], created: float) -> Trunk:
     """A new trunk of these files. Raises DocumentError where this cannot be its name."""
     if not _NAME.fullmatch(name):
         raise DocumentError(f"{one_line(name, 80)} cannot be the name of a trunk: use letters, digits, - and _.")

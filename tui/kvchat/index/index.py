@@ -355,7 +355,7 @@ class Index:
             log.warning("the search index failed: %s", error.__cause__ or error)
             failed.close()
             path = None if in_memory else self._path
-            self._tables = index_file.open_tables(path, anew=not isinstance(error, StoreUnavailable))
+            self._tables = index_file.open_tables(path, rebuild=not isinstance(error, StoreUnavailable))
             self._again = self._next_try()
 
 

@@ -215,10 +215,10 @@ class Tables:
             raise StoreUnavailable(StoreProblem.INDEX_REPLACED, path=self.path)
 
 
-def open_tables(path: Path | None, *, anew: bool = False) -> Tables:
-    """The index at `path`; one in memory where that cannot be used. True of `anew` removes an existing file first."""
+def open_tables(path: Path | None, *, rebuild: bool = False) -> Tables:
+    """The index at `path`; one in memory where that cannot be used. `rebuild`: remove an existing file first."""
     try:
-        return Tables(None) if path is None else _in_file(path, anew)
+        return Tables(None) if path is None else _in_file(path, rebuild)
     except (_OutdatedError, StoreError, OSError, ValueError, paths.PathError) as error:
         log.warning("the search index is held in memory: %s", error.__cause__ or error)
         held = Tables(None)
@@ -226,8 +226,8 @@ def open_tables(path: Path | None, *, anew: bool = False) -> Tables:
         return held
 
 
-def _in_file(path: Path, anew: bool) -> Tables:
-    if not anew:
+def _in_file(path: Path, rebuild: bool) -> Tables:
+    if not rebuild:
         try:
             return Tables(path)
         except (_OutdatedError, StoreDamaged) as error:

@@ -167,12 +167,12 @@ class DocumentService:
                 some = orphans[start : start + FORGOTTEN]
                 await self.with_library(lambda library, some=some: library.forget(some), patient=True)  # type: ignore[misc]
 
-    async def look_for_changes(self, name: str = "", anew: bool = False) -> None:
-        """Begin to look for changes in a collection (without a name: in all). True of `anew` reads unchanged files
+    async def look_for_changes(self, name: str = "", rebuild: bool = False) -> None:
+        """Begin to look for changes in a collection (without a name: in all). True of `rebuild` reads unchanged files
         again too. Raises ChatError."""
         chosen = await self.with_library(lambda library: [library.get(name)] if name else library.collections())
         for collection in chosen:
-            self._index(collection.name, anew)
+            self._index(collection.name, rebuild)
 
     def stop_indexing(self, name: str) -> None:
         """End the indexing of a collection; what is done is kept."""
@@ -196,17 +196,17 @@ class DocumentService:
         """What the last indexing of each collection gave, in this run."""
         return self._reports
 
-    def _index(self, name: str, anew: bool = False) -> None:
+    def _index(self, name: str, rebuild: bool = False) -> None:
         if name in self._indexers:
-            self._again[name] = anew or self._again.get(name, False)
+            self._again[name] = rebuild or self._again.get(name, False)
         else:
             from kvchat.documents.collection import IndexingProgress
 
             self._indexing[name] = IndexingProgress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
-            self._indexers[name] = asyncio.create_task(self._indexed(name, anew))
+            self._indexers[name] = asyncio.create_task(self._indexed(name, rebuild))
             self._core.events.tell(IndexingProgressed(name))
 
-    async def _indexed(self, name: str, anew: bool) -> None:
+    async def _indexed(self, name: str, rebuild: bool) -> None:
         def show_progress(progress: IndexingProgress) -> None:
             self._indexing[name] = progress
             self._core.events.tell(IndexingProgressed(name))
@@ -215,7 +215,7 @@ class DocumentService:
 
         try:
             async with self._one_at_a_time:
-                self._reports[name] = await self._run(name, anew, show_progress)
+                self._reports[name] = await self._run(name, rebuild, show_progress)
         except ChatError as error:
             self._reports[name] = IndexingReport(name, trouble=str(error))
         except Exception as error:
@@ -231,7 +231,7 @@ class DocumentService:
         if again is not None:
             self._index(name, again)
 
-    async def _run(self, name: str, anew: bool, show_progress: Callable[[IndexingProgress], None]) -> IndexingReport:
+    async def _run(self, name: str, rebuild: bool, show_progress: Callable[[IndexingProgress], None]) -> IndexingReport:
         from kvchat.documents.indexing.process import indexed
 
         collection, options, path = await self.with_library(
@@ -239,7 +239,7 @@ class DocumentService:
         )
         if path is None:
             raise ChatError(ChatProblem.NO_INDEX_WRITTEN)
-        report = await indexed(path, collection, options, show_progress, anew)
+        report = await indexed(path, collection, options, show_progress, rebuild)
         if not report.trouble:
             await self.with_library(lambda library: library.indexed(name))
         return report

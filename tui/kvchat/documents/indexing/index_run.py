@@ -60,7 +60,7 @@ class DocumentBatch:
         self._lasts = lasts
         """Whether there is still something to write for."""
         self._documents: list[Document] = []
-        self._begun = 0.0
+        self._started = 0.0
         self._chunks = 0
         self._characters = 0
 
@@ -71,14 +71,14 @@ class DocumentBatch:
             self._index.replace_slowly((doc, chunks, stamp, date), MOST_CHUNKS, _REST)
             return
         if not self._documents:
-            self._begun = time.monotonic()
+            self._started = time.monotonic()
         self._documents.append((doc, chunks, stamp, date))
         self._chunks += len(chunks)
         self._characters += sum(len(chunk.text) for chunk in chunks)
         if (
             self._chunks >= MOST_CHUNKS
             or self._characters >= MOST_CHARACTERS
-            or time.monotonic() - self._begun >= MOST_SECONDS
+            or time.monotonic() - self._started >= MOST_SECONDS
         ):
             self.flush()
 
@@ -115,8 +115,8 @@ class DocumentBatch:
 
 
 STOPPED = "It was stopped; what is done is kept."
-TOLD_EVERY = 0.1
-"""Seconds between two tellings at least."""
+PROGRESS_S = 0.1
+"""Seconds between two reports at least."""
 _SLOW = 500_000
 """From this many bytes on, a file's name is reported before it is read, however recent the last report."""
 
@@ -170,7 +170,7 @@ class _Contents(Struct):
 
 
 class IndexingRun:
-    """Going through a collection once.
+    """Indexing a collection once.
 
     looking ──► reading ──► ended
        └───────────────────► ended    it is stopped, its folder is not there, or another kvchat holds the index
@@ -182,18 +182,18 @@ class IndexingRun:
         collection: Collection,
         options: IndexingOptions,
         readers: Readers,
-        told: Callable[[IndexingProgress], None],
+        on_progress: Callable[[IndexingProgress], None],
         stopped: Callable[[], bool],
-        anew: bool,
+        rebuild: bool,
         lasts: Callable[[], bool] = lambda: True,
     ) -> None:
         self._index, self._collection, self._options = index, collection, options
-        self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
+        self._readers, self._on_progress, self._stopped, self._rebuild = readers, on_progress, stopped, rebuild
         self._is_file = Path(collection.root).is_file()
         """Whether the user named this very file: then it is indexed whatever is in it."""
         self._batch = DocumentBatch(index, lasts)
-        self._begun = time.monotonic()
-        self._told_at = self._begun - TOLD_EVERY
+        self._started = time.monotonic()
+        self._reported_at = self._started - PROGRESS_S
         self._phase = IndexingPhase.LOOKING
         self._done, self._contents = _Done(), _Contents()
         self._outcomes = Counter[FileOutcome]()
@@ -203,7 +203,7 @@ class IndexingRun:
         """Do it all."""
         trouble: object = ""
         try:
-            self._go_through()
+            self._index_files()
         except (IndexBusyError, DocumentError) as error:
             trouble = error
         try:
@@ -214,7 +214,7 @@ class IndexingRun:
         self._tell(force=True)
         return self.reported(trouble)
 
-    def _go_through(self) -> None:
+    def _index_files(self) -> None:
         """Raises IndexBusyError, and DocumentError where the run cannot reach the end, or is stopped."""
         known = self._index.docs(self._collection.scope, surely=True)
         self._contents.documents = len(known)
@@ -240,7 +240,7 @@ class IndexingRun:
             self._outcomes[FileOutcome.REMOVED],
             self._contents.chunks,
             self._contents.bytes,
-            time.monotonic() - self._begun,
+            time.monotonic() - self._started,
             tuple(sorted(self._skipped, key=lambda one: one.path)),
             str(trouble),
             isinstance(trouble, IndexBusyError),
@@ -266,7 +266,7 @@ class IndexingRun:
                 continue
             self._done.all_files += 1
             self._done.all_bytes += item.size
-            if old and old.sha256 and old.is_of(item) and not self._anew:
+            if old and old.sha256 and old.is_of(item) and not self._rebuild:
                 self._outcomes[self._as_it_was(item.path, item.size, old)] += 1
                 self._count_done(item.size)
             else:
@@ -313,7 +313,7 @@ class IndexingRun:
     def _take(self, path: str, file: LoadedFile, old: Stamp | None) -> FileOutcome:
         """Index what was loaded, unless the index has it."""
         sha256 = hashlib.sha256(file.data).hexdigest()
-        if old and old.holds(sha256) and not self._anew and (renewed := self._renewed(path, file, old)):
+        if old and old.holds(sha256) and not self._rebuild and (renewed := self._renewed(path, file, old)):
             return renewed
         try:
             if not self._is_file and (reason := kept_out.why(file.data)):
@@ -366,9 +366,9 @@ class IndexingRun:
 
     def _tell(self, path: str = "", *, force: bool = False) -> None:
         now = time.monotonic()
-        if force or now - self._told_at >= TOLD_EVERY:
-            self._told_at = now
-            self._told(
+        if force or now - self._reported_at >= PROGRESS_S:
+            self._reported_at = now
+            self._on_progress(
                 IndexingProgress(
                     self._collection.name,
                     self._done.files,
@@ -376,7 +376,7 @@ class IndexingRun:
                     self._done.bytes,
                     self._done.all_bytes,
                     self._contents.chunks,
-                    now - self._begun,
+                    now - self._started,
                     path,
                     self._phase is IndexingPhase.LOOKING,
                     self._done.bytes_skipped,
@@ -398,13 +398,12 @@ def index_collection(
     collection: Collection,
     options: IndexingOptions,
     *,
-    told: Callable[[IndexingProgress], None] = lambda progress: None,
+    on_progress: Callable[[IndexingProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
-    anew: bool = False,
+    rebuild: bool = False,
 ) -> IndexingReport:
-    """Bring the index of a collection up to date. `anew`: read every file, also those that have not changed; searches
-    find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong is in the
-    report."""
+    """Bring the index of a collection up to date. `rebuild`: read every file, also unchanged ones; until then
+    searches find what was there. `stopped` is asked between files. Raises nothing: what goes wrong is in the report."""
     from kvchat.documents.reading.sandbox import Readers
 
     path = index.path
@@ -420,9 +419,9 @@ def index_collection(
                     collection,
                     options,
                     readers,
-                    told,
+                    on_progress,
                     lambda: stopped() or not hold.lasts,
-                    anew,
+                    rebuild,
                     lambda: hold.lasts,
                 )
                 report = run.report()

@@ -13,13 +13,13 @@ from pathlib import Path
 from kvchat import paths
 from kvchat.apart.lines import LineProcess, command_of
 from kvchat.documents.collection import Collection, IndexingOptions, IndexingProgress, IndexingReport
-from kvchat.documents.indexing.worker import IndexingJob, understood
+from kvchat.documents.indexing.worker import IndexingJob, parsed_line
 from kvchat.sanitize import one_line
 from kvchat.text.engine import exit_in_words
 
 COMMAND = command_of("kvchat.documents.indexing.worker")
-PATIENCE = 1.0
-_LONG = 1_000_000
+STOP_S = 1.0
+_LONG_LINE = 1_000_000
 """A line of more bytes is parsed off the loop."""
 
 
@@ -27,11 +27,11 @@ async def indexed(
     index_path: Path,
     collection: Collection,
     options: IndexingOptions,
-    told: Callable[[IndexingProgress], None],
-    anew: bool = False,
+    on_progress: Callable[[IndexingProgress], None],
+    rebuild: bool = False,
 ) -> IndexingReport:
-    """Bring the index of a collection up to date in a process of its own; see `index_run.index_collection`. `told` is
-    called in the loop. Cancelled, it ends the process within `PATIENCE` seconds."""
+    """Bring the index of a collection up to date in a process of its own; see `index_run.index_collection`.
+    `on_progress` is called in the loop. Cancelled, it ends the process within `STOP_S` seconds."""
     try:
         process = await LineProcess.start(COMMAND, folder=index_path.parent)
     except OSError as error:
@@ -39,22 +39,22 @@ async def indexed(
             collection.name, trouble=f"The indexing process cannot be started: {paths.reason(error)}."
         )
     try:
-        await process.give(IndexingJob(str(index_path), collection, options, anew).line)
+        await process.give(IndexingJob(str(index_path), collection, options, rebuild).line)
         async for line in process.lines():
-            said = understood(line) if len(line) < _LONG else await asyncio.to_thread(understood, line)
-            if isinstance(said, IndexingReport):
-                return said
-            if said is not None:
-                told(said)
+            message = parsed_line(line) if len(line) < _LONG_LINE else await asyncio.to_thread(parsed_line, line)
+            if isinstance(message, IndexingReport):
+                return message
+            if message is not None:
+                on_progress(message)
         return IndexingReport(collection.name, trouble=_ended_in_words(await process.wait(), process.errors))
     finally:
-        await process.end(PATIENCE)
+        await process.end(STOP_S)
 
 
 def _ended_in_words(code: int, complaints: bytes) -> str:
     lines = complaints.decode(errors="replace").strip().splitlines()
     why = exit_in_words(code)
-    said = f": {one_line(lines[-1], 200)}" if lines else ""
+    details = f": {one_line(lines[-1], 200)}" if lines else ""
     if code == -signal.SIGKILL:
-        said = "; the machine may have run out of memory"
-    return f"The indexing process ended unexpectedly ({why}{said}). What is done is kept; it goes on from there."
+        details = "; the machine may have run out of memory"
+    return f"The indexing process ended unexpectedly ({why}{details}). What is done is kept; it goes on from there."

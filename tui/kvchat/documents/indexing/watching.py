@@ -16,9 +16,9 @@ from pathlib import Path
 
 from kvchat.documents.scanning import is_left_out
 
-SETTLED = 1.0
+SETTLED_S = 1.0
 """Seconds without a change in a collection after which it is named."""
-LONGEST = 30.0
+LONGEST_WAIT_S = 30.0
 """Seconds after which it is named although it still changes."""
 _STEP_MS = 250
 """How often the library looks whether to end: it holds up the end of the program for so long."""
@@ -32,13 +32,13 @@ async def changes(roots: Mapping[str, Path]) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str | None] = asyncio.Queue()
 
-    def told(name: str | None) -> None:
+    def report(name: str | None) -> None:
         try:
             loop.call_soon_threadsafe(queue.put_nowait, name)
         except RuntimeError:
             pass  # the loop has ended
 
-    threads = await asyncio.to_thread(_watching, roots, told)
+    threads = await asyncio.to_thread(_watching, roots, report)
     try:
         for thread in threads:
             thread.start()
@@ -86,7 +86,7 @@ class _Settling:
 
 
 def _due(times: tuple[float, float]) -> float:
-    return min(times[1] + SETTLED, times[0] + LONGEST)
+    return min(times[1] + SETTLED_S, times[0] + LONGEST_WAIT_S)
 
 
 class _Thread(threading.Thread):
@@ -97,11 +97,11 @@ class _Thread(threading.Thread):
         folders: list[str],
         recursive: bool,
         names_of: Callable[[str], list[str]],
-        told: Callable[[str | None], None],
+        report: Callable[[str | None], None],
     ) -> None:
         super().__init__(name="kvchat-watching")
         self.stop = threading.Event()
-        self._folders, self._recursive, self._names_of, self._told = folders, recursive, names_of, told
+        self._folders, self._recursive, self._names_of, self._report = folders, recursive, names_of, report
 
     def run(self) -> None:
         try:
@@ -118,14 +118,14 @@ class _Thread(threading.Thread):
                 ignore_permission_denied=True,
             ):
                 for name in {name for _, path in found for name in self._names_of(path)}:
-                    self._told(name)
+                    self._report(name)
         except BaseException as error:  # the library panics with exceptions of its own kind
             log.info("changes are not watched: %s", error)
         finally:
-            self._told(None)
+            self._report(None)
 
 
-def _watching(roots: Mapping[str, Path], told: Callable[[str | None], None]) -> list[_Thread]:
+def _watching(roots: Mapping[str, Path], report: Callable[[str | None], None]) -> list[_Thread]:
     """The threads that watch: one for all folders, one for the folders of single files."""
     try:
         importlib.import_module("watchfiles")
@@ -149,9 +149,9 @@ def _watching(roots: Mapping[str, Path], told: Callable[[str | None], None]) -> 
 
     threads = []
     if folders:
-        threads.append(_Thread(sorted(set(folders.values())), True, in_folders, told))
+        threads.append(_Thread(sorted(set(folders.values())), True, in_folders, report))
     if files:
-        threads.append(_Thread(sorted({str(Path(root).parent) for root in files.values()}), False, of_files, told))
+        threads.append(_Thread(sorted({str(Path(root).parent) for root in files.values()}), False, of_files, report))
     return threads
 
 

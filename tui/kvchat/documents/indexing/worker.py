@@ -2,7 +2,7 @@
 
 Run as `python -m kvchat.documents.indexing.worker`. It reads one line of JSON from stdin, the job; writes a line of
 JSON to stdout for every step and at last the report; and ends when stdin does, or at SIGTERM: after the file it is at,
-but within `PATIENCE` seconds. It may be killed at any moment, and loses no more than its last step.
+but within `STOP_S` seconds. It may be killed at any moment, and loses no more than its last step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 from kvchat.values import decode, encode
 
-PATIENCE = 1.5
+STOP_S = 1.5
 _NICE = 10
 
 
@@ -33,7 +33,7 @@ class IndexingJob(Struct, frozen=True):
     index: str
     collection: Collection
     options: IndexingOptions
-    anew: bool
+    rebuild: bool
 
     @property
     def line(self) -> bytes:
@@ -41,20 +41,20 @@ class IndexingJob(Struct, frozen=True):
         return encode(self).encode()
 
 
-class _Said(Struct, frozen=True):
+class _Line(Struct, frozen=True):
     """A line of the process: one of the two."""
 
     progress: IndexingProgress | None = None
     report: IndexingReport | None = None
 
 
-def understood(line: bytes) -> IndexingProgress | IndexingReport | None:
+def parsed_line(line: bytes) -> IndexingProgress | IndexingReport | None:
     """What a line of the process says; None for any other line."""
     try:
-        said = decode(line, _Said)
+        message = decode(line, _Line)
     except (ValueError, RecursionError):
         return None
-    return said.report or said.progress
+    return message.report or message.progress
 
 
 class _WorkerEnding:
@@ -66,7 +66,7 @@ class _WorkerEnding:
     def ask(self, *_: object) -> None:
         if not self.asked.is_set():
             self.asked.set()
-            timer = threading.Timer(PATIENCE, _die)
+            timer = threading.Timer(STOP_S, _die)
             timer.daemon = True
             timer.start()
 
@@ -86,9 +86,9 @@ def main() -> None:
 
 
 def _work(job: IndexingJob, answer: BinaryIO, ending: _WorkerEnding) -> None:
-    def say(said: _Said) -> None:
+    def say(message: _Line) -> None:
         try:
-            answer.write(encode(said).encode() + b"\n")
+            answer.write(encode(message).encode() + b"\n")
             answer.flush()
         except OSError:
             ending.ask()
@@ -102,13 +102,13 @@ def _work(job: IndexingJob, answer: BinaryIO, ending: _WorkerEnding) -> None:
                 index,
                 job.collection,
                 job.options,
-                anew=job.anew,
+                rebuild=job.rebuild,
                 stopped=ending.asked.is_set,
-                told=lambda progress: say(_Said(progress=progress)),
+                on_progress=lambda progress: say(_Line(progress=progress)),
             )
     finally:
         index.close()
-    say(_Said(report=report))
+    say(_Line(report=report))
 
 
 def _die() -> None:

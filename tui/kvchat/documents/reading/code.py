@@ -254,7 +254,7 @@ class _Reading:
             return
         self._other = sys.maxsize
         name, holds = found
-        self._marks.append(Mark(start, self._outline.opened(indent, name)))
+        self._marks.append(Mark(start, self._outline.open(indent, name)))
         self._body = None if holds else indent
         self._braced = not holds and bare[-1] == "{"
 
@@ -309,6 +309,6 @@ class _Reading:
 
     def _ended(self, at: int, indent: int) -> None:
         """End what is open and not less indented."""
-        if self._outline.closed(indent):
+        if self._outline.close(indent):
             self._marks.append(Mark(at, self._outline.titles))
             self._body, self._braced = None, False

@@ -74,13 +74,13 @@ class Outline(Struct):
         """The innermost; empty: none is open."""
         return self._open[-1][1] if self._open else ""
 
-    def opened(self, level: int, title: str) -> tuple[str, ...]:
+    def open(self, level: int, title: str) -> tuple[str, ...]:
         """The open headings after one of that level, which ends those of its level and of deeper ones."""
-        self.closed(level)
+        self.close(level)
         self._open.append((level, as_title(title)))
         return self.titles
 
-    def closed(self, level: int) -> bool:
+    def close(self, level: int) -> bool:
         """End what is open of that level and deeper; whether anything was."""
         before = len(self._open)
         while self._open and self._open[-1][0] >= level:
@@ -112,7 +112,7 @@ def sections(lines: Sequence[str], marks: Iterable[Mark], *, code: bool = False)
     )
 
 
-ENOUGH = 1_000
+SECTION_CHARACTERS = 1_000
 """Characters after which a section ends at the next paragraph, so that its positions stay narrow."""
 
 
@@ -128,12 +128,12 @@ class Builder:
     def head(self, level: int, text: str, first: int, last: int) -> None:
         """A heading, 1 the highest: a section begins with it."""
         self._end()
-        self._outline.opened(level, text)
+        self._outline.open(level, text)
         self.add(text, first, last)
 
     def add(self, text: str, first: int, last: int, *, close: bool = False) -> None:
         """A paragraph at these positions; `close`: without a blank line before it, as rows and items stand."""
-        if self._length >= ENOUGH:
+        if self._length >= SECTION_CHARACTERS:
             self._end()
         if self._parts:
             self._parts.append("\n" if close else "\n\n")

@@ -284,11 +284,11 @@ def hides(tag: Tag) -> bool:
 
 
 class Elements:
-    """The open elements. `begun` and `ended` are called for visible ones."""
+    """The open elements. `on_begin` and `on_end` are called for visible ones."""
 
-    def __init__(self, begun: Callable[[Element], None], ended: Callable[[Element], None]) -> None:
-        self._begun = begun
-        self._ended = ended
+    def __init__(self, on_begin: Callable[[Element], None], on_end: Callable[[Element], None]) -> None:
+        self._on_begin = on_begin
+        self._on_end = on_end
         self._open: list[Element] = []
         self._names: Counter[str] = Counter()
         self._hiding = 0
@@ -314,7 +314,7 @@ class Elements:
         self._names[tag.name] += 1
         self._hiding += hidden
         if element.seen:
-            self._begun(element)
+            self._on_begin(element)
 
     def end(self, name: str) -> None:
         """An end tag: closes the innermost element of that name that it may close."""
@@ -349,7 +349,7 @@ class Elements:
         self._names[element.name] -= 1
         self._hiding -= element.hides
         if element.seen:
-            self._ended(element)
+            self._on_end(element)
         return element.name
 
 
@@ -416,7 +416,7 @@ class _Page:
         self._source = source
         self._at = 0
         self._line = 1
-        self._elements = Elements(self._begun, self._ended)
+        self._elements = Elements(self._on_begin, self._on_end)
         self._builder = Builder()
         self._title = ""
         self._in_title = False
@@ -473,7 +473,7 @@ class _Page:
         elif tag.name == "hr":
             self._flush()
 
-    def _begun(self, element: Element) -> None:
+    def _on_begin(self, element: Element) -> None:
         """An element that is seen has begun."""
         name = element.name
         if name == "title":
@@ -510,7 +510,7 @@ class _Page:
             if number:
                 self._lists[-1] += 1
 
-    def _ended(self, element: Element) -> None:
+    def _on_end(self, element: Element) -> None:
         """An element that was seen has ended."""
         name = element.name
         if name == "title":

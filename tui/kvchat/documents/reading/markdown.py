@@ -123,7 +123,7 @@ def _headings(lines: Sequence[str], begin: int) -> tuple[list[Mark], str]:
         paragraph, quiet = None, False
         title = title_of(said)
         if title:
-            marks.append(Mark(start, outline.opened(level, title)))
+            marks.append(Mark(start, outline.open(level, title)))
             top = top or (title if level == 1 else "")
     return marks, top
 

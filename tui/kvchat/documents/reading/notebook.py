@@ -35,7 +35,7 @@ def read_notebook(text: str) -> Content:
         for section in content.sections:
             if section.titles:
                 heading = _HEADING.match(section.text)
-                outline.opened(len(heading[1]) if heading else len(section.titles), section.titles[-1])
+                outline.open(len(heading[1]) if heading else len(section.titles), section.titles[-1])
             found.append(Section(outline.titles, section.text, number, number))
     return Content(title, Unit.PARAGRAPH, tuple(found), exact=False)
 

@@ -310,7 +310,7 @@ class _Paragraphs(Handler):
             return
         elif name == "p":
             self._texts.append([])
-            self.begun()
+            self.on_begin()
         elif name == "r":
             self._run, self._hidden = True, False
         elif name == "vanish" and self._run:
@@ -320,7 +320,7 @@ class _Paragraphs(Handler):
         elif name in _WORD_MARKS and self._run:
             self.put(_WORD_MARKS[name])
         else:
-            self.seen(name, attributes)
+            self.on_start(name, attributes)
 
     def end(self, tag: str) -> None:
         name = _name(tag)
@@ -334,7 +334,7 @@ class _Paragraphs(Handler):
         elif name == "p" and self._texts:
             self.paragraph("".join(self._texts.pop()))
         else:
-            self.ended(name)
+            self.on_end(name)
 
     def data(self, text: str) -> None:
         if self._wanted and not self._unseen:
@@ -345,13 +345,13 @@ class _Paragraphs(Handler):
         if self._texts and not self._hidden:
             self._texts[-1].append(text)
 
-    def begun(self) -> None:
+    def on_begin(self) -> None:
         """A paragraph begins."""
 
-    def seen(self, name: str, attributes: dict[str, str]) -> None:
+    def on_start(self, name: str, attributes: dict[str, str]) -> None:
         """Any other element begins."""
 
-    def ended(self, name: str) -> None:
+    def on_end(self, name: str) -> None:
         """Any other element ends."""
 
     def paragraph(self, text: str) -> None:
@@ -366,7 +366,7 @@ class _Notes(_Paragraphs):
         self._found: dict[str, list[str]] = {}
         self._id = ""
 
-    def seen(self, name: str, attributes: dict[str, str]) -> None:
+    def on_start(self, name: str, attributes: dict[str, str]) -> None:
         if name in ("footnote", "endnote"):
             self._id = "" if _attribute(attributes, "type") else _attribute(attributes, "id")
 
@@ -394,10 +394,10 @@ class _WordBody(_Paragraphs):
         self._section: list[tuple[str, str, str]] = []
         self._has_first = False
 
-    def begun(self) -> None:
+    def on_begin(self) -> None:
         self._formats.append((0, 0))
 
-    def seen(self, name: str, attributes: dict[str, str]) -> None:
+    def on_start(self, name: str, attributes: dict[str, str]) -> None:
         level, depth = self._formats[-1] if self._formats else (0, 0)
         value = _attribute(attributes, "val")
         if name == "tbl":
@@ -425,7 +425,7 @@ class _WordBody(_Paragraphs):
         elif name == "numId" and value == "0":
             self._formats[-1] = (level, 0)
 
-    def ended(self, name: str) -> None:
+    def on_end(self, name: str) -> None:
         if name == "tr":
             self._flow.row()
         elif name == "tbl":

@@ -101,8 +101,8 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _title(reader: PdfReader) -> str:
-    said = attempted(lambda: reader.metadata.title if reader.metadata else "")
-    title = as_title(tidied(said)) if isinstance(said, str) else ""
+    metadata_title = attempted(lambda: reader.metadata.title if reader.metadata else "")
+    title = as_title(tidied(metadata_title)) if isinstance(metadata_title, str) else ""
     return "" if _NO_TITLE.fullmatch(title) else title
 
 
@@ -147,7 +147,7 @@ def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...], starts:
 
 SMALLEST = 0.5
 """Points: no reader makes out what is smaller."""
-NEAR = 0.98
+NEARLY_WHITE = 0.98
 """From here on a colour is white on paper."""
 
 _SHOWS = frozenset((b"Tj", b"TJ", b"'", b'"'))
@@ -255,7 +255,11 @@ def _is_white(operands: Any) -> bool:
     if not all(isinstance(value, int | float) for value in operands):
         return False
     values = [float(value) for value in operands]
-    return all(value <= 1 - NEAR for value in values) if len(values) == 4 else all(value >= NEAR for value in values)
+    return (
+        all(value <= 1 - NEARLY_WHITE for value in values)
+        if len(values) == 4
+        else all(value >= NEARLY_WHITE for value in values)
+    )
 
 
 def _empty(operator: bytes, operands: Any) -> None:

@@ -37,12 +37,12 @@ def refusal_of(reason: str) -> bytes:
 def content_of(frame: bytes) -> Content:
     """The content in a frame. Raises UnreadableError where it holds a reason, ValueError where it holds neither."""
     try:
-        said = _said(frame)
+        fields = _fields(frame)
         sections = tuple(
             Section(tuple(map(str, titles)), str(text), int(first), int(last), bool(code))
-            for titles, text, first, last, code in said["sections"]
+            for titles, text, first, last, code in fields["sections"]
         )
-        return Content(str(said["title"]), Unit(said["unit"]), sections, bool(said["exact"]))
+        return Content(str(fields["title"]), Unit(fields["unit"]), sections, bool(fields["exact"]))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError("it is no content") from error
 
@@ -50,9 +50,9 @@ def content_of(frame: bytes) -> Content:
 def pixels_in(frame: bytes) -> Pixels:
     """The image in a frame. Raises UnreadableError where it holds a reason, ValueError where it holds neither."""
     head, _, data = frame.partition(b"\n")
-    said = _said(head)
+    fields = _fields(head)
     try:
-        found = Pixels(str(said["type"]), data, int(said["width"]), int(said["height"]))
+        found = Pixels(str(fields["type"]), data, int(fields["width"]), int(fields["height"]))
     except (KeyError, TypeError) as error:
         raise ValueError("it is no image") from error
     fits = 0 < found.width <= LONGEST and 0 < found.height <= LONGEST
@@ -62,11 +62,11 @@ def pixels_in(frame: bytes) -> Pixels:
     return found
 
 
-def _said(frame: bytes) -> dict[str, Any]:
+def _fields(frame: bytes) -> dict[str, Any]:
     """The JSON object in a frame. Raises UnreadableError where it holds a reason, ValueError."""
-    said = json.loads(frame)
-    if not isinstance(said, dict):
+    fields = json.loads(frame)
+    if not isinstance(fields, dict):
         raise ValueError("it is no object")
-    if "unreadable" in said:
-        raise FileUnreadableError(str(said["unreadable"]))
-    return said
+    if "unreadable" in fields:
+        raise FileUnreadableError(str(fields["unreadable"]))
+    return fields

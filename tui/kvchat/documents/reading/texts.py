@@ -42,13 +42,13 @@ def read_rst(text: str) -> Content:
         if at in headings:
             title, style, behind = headings[at]
             level = levels.setdefault(style, len(levels) + 1)
-            marks.append(Mark(at if label is None else label, outline.opened(level, _undressed(title))))
+            marks.append(Mark(at if label is None else label, outline.open(level, _undressed(title))))
             top, label = top or outline.titles[-1], None
             continue
         indent = len(line) - len(line.lstrip())
-        ended = outline.closed(_BLOCK + indent)
+        ended = outline.close(_BLOCK + indent)
         if found := _DIRECTIVE.match(line):
-            titles = outline.opened(_BLOCK + indent, _signature(found["name"]))
+            titles = outline.open(_BLOCK + indent, _signature(found["name"]))
             marks.append(Mark(at if label is None else label, titles))
             label = None
             continue
@@ -63,7 +63,7 @@ def read_underlined(text: str) -> Content:
     lines = lines_of(text)
     outline, levels = Outline(), dict[tuple[str, bool], int]()
     marks = [
-        Mark(first, outline.opened(levels.setdefault(style, len(levels) + 1), title))
+        Mark(first, outline.open(levels.setdefault(style, len(levels) + 1), title))
         for first, title, style, _ in _underlined(lines, strict=True)
     ]
     return Content(marks[0].titles[-1] if marks else "", Unit.LINE, sections(lines, marks))
@@ -134,7 +134,7 @@ def _by_lines(text: str, heading: Callable[[str], tuple[int, str] | None], block
         if block and (edge := block.match(line)):
             inside = "" if edge[0] == inside else inside or edge[0]
         elif not inside and (found := heading(line)):
-            marks.append(Mark(at, outline.opened(*found)))
+            marks.append(Mark(at, outline.open(*found)))
             top = top or outline.titles[-1]
     return Content(top, Unit.LINE, sections(lines, marks))
 

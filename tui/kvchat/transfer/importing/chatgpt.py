@@ -62,14 +62,14 @@ def _read(value: dict[str, object]) -> Thread:
         parent = id_of(entry.get("parent")) or None
         message = entry.get("message")
         thread.messages.append(
-            _said(id, parent, message, thread, model)
+            _message(id, parent, message, thread, model)
             if isinstance(message, dict)
             else ImportedMessage(id, parent, Role.SYSTEM, "")
         )
     return thread
 
 
-def _said(id: str, parent: str | None, message: dict[str, object], thread: Thread, model: str) -> ImportedMessage:
+def _message(id: str, parent: str | None, message: dict[str, object], thread: Thread, model: str) -> ImportedMessage:
     """`model`: of a reply that names none."""
     content, metadata = dict_of(message.get("content")), dict_of(message.get("metadata"))
     author, recipient = dict_of(message.get("author")), text_of(message.get("recipient"))

@@ -71,12 +71,12 @@ def _read(value: dict[str, object]) -> Thread:
         parent = id_of(message.get("parent_message_uuid"))
         if "parent_message_uuid" in message:  # the first one follows a message that is none
             before = parent if parent in ids else None
-        thread.messages += _said(id, before, role, message, thread, model)
+        thread.messages += _messages(id, before, role, message, thread, model)
         before = id
     return thread
 
 
-def _said(
+def _messages(
     id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str
 ) -> Iterator[ImportedMessage]:
     steps, files = Steps(), list[tuple[str, str]]()

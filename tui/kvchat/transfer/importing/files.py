@@ -103,10 +103,10 @@ def formats() -> tuple[ImportFormat, ...]:
 class Files:
     """The conversations of files, folders and archives. It can be iterated once, on any thread."""
 
-    def __init__(self, paths: Sequence[Path], passed: int = 0, told: Callable[[], None] = lambda: None) -> None:
-        """`passed`: how many files, from the first, are not opened again. `told` is called at every progress."""
+    def __init__(self, paths: Sequence[Path], passed: int = 0, on_progress: Callable[[], None] = lambda: None) -> None:
+        """`passed`: how many files, from the first, are not opened again. `on_progress` is called at every progress."""
         self._passed = passed
-        self._told = told
+        self._on_progress = on_progress
         self.progress = ImportProgress()
         self.passed_over = 0
         """Files of folders and archives in which there is no conversation."""
@@ -133,7 +133,7 @@ class Files:
             return
         found = []
         for file in path.rglob("*"):
-            self._told()
+            self._on_progress()
             if file.is_file():
                 found.append(file)
         yield from sorted(found)
@@ -143,7 +143,7 @@ class Files:
         found = False
         try:
             with path.open("rb") as opened:
-                file = cast(IO[bytes], _Counted(opened, self._told))
+                file = cast(IO[bytes], _Counted(opened, self._on_progress))
                 head = file.read(SNIFFED)
                 file.seek(0)
                 at = path.stat().st_mtime
@@ -176,7 +176,7 @@ class Files:
 
     def _archive(self, file: IO[bytes], name: str, *, given: bool) -> Iterator[FoundConversation | Missed]:
         """Raises NotTaken."""
-        base, size, any_told, passed_over = self.progress.done, _length(file), False, self.passed_over
+        base, size, any_found, passed_over = self.progress.done, _length(file), False, self.passed_over
         try:
             with zipfile.ZipFile(file) as archive:
                 members = [one for one in archive.infolist() if not one.is_dir()]
@@ -185,13 +185,13 @@ class Files:
                 for member in members:
                     so_far = partial(_scaled, before, share, base)
                     for item in self._member(archive, member, name, so_far):
-                        any_told = True
+                        any_found = True
                         yield item
                     before += member.file_size
                     self.progress.done = _scaled(before, share, base, 0)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
             raise NotTaken(ImportRefusal.BROKEN_ZIP) from error
-        if not any_told and given:
+        if not any_found and given:
             self.passed_over = passed_over
             raise NotTaken(ImportRefusal.FOREIGN)
 
@@ -333,12 +333,12 @@ def _bounded(item: Item) -> Item:
 class _Counted(io.RawIOBase):
     """A file whose every read reports progress."""
 
-    def __init__(self, file: IO[bytes], told: Callable[[], None]) -> None:
+    def __init__(self, file: IO[bytes], on_progress: Callable[[], None]) -> None:
         self._file = file
-        self._told = told
+        self._on_progress = on_progress
 
     def read(self, size: int = -1) -> bytes:
-        self._told()
+        self._on_progress()
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:

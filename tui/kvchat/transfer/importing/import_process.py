@@ -44,7 +44,7 @@ class FilesApart:
         passed, passed_over = 0, 0
         while not self.is_stopped:
             try:
-                yield from self._gone_through(passed, passed_over)
+                yield from self._received(passed, passed_over)
                 return
             except EndedError as error:
                 if self.is_stopped:
@@ -55,7 +55,7 @@ class FilesApart:
                     return
                 passed, passed_over = self.progress.number, self.passed_over
 
-    def _gone_through(self, passed: int, passed_over: int) -> Iterator[FoundConversation | Missed]:
+    def _received(self, passed: int, passed_over: int) -> Iterator[FoundConversation | Missed]:
         """What is in the files after the first `passed` ones. Raises EndedError."""
         process = self._process = Process(MODULE, self._seconds, MEMORY)
         question = [json.dumps({"paths": self._paths, "passed": passed}).encode()]

@@ -56,12 +56,12 @@ def _read(value: dict[str, object]) -> Thread:
             found = id_of(message.get("parent"))
             # An export of the branch in use leaves out the root that all begins at.
             parent = None if found in _NO_PARENT or (number == 0 and found not in ids) else found
-        thread.messages.append(_said(id, parent, role, message, thread))
+        thread.messages.append(_message(id, parent, role, message, thread))
         before = id
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> ImportedMessage:
+def _message(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> ImportedMessage:
     files, pictures = list[tuple[str, str]](), list[Picture]()
     texts, reasoning = texts_of(message, thread, pictures)
     for extra in map(dict_of, list_of(message.get("extra"))):

@@ -56,7 +56,7 @@ def _read(value: dict[str, object]) -> Thread:
         versions = list_of(message.get("versions"))
         chosen, used = message.get("currentlySelected"), before
         for index, version in enumerate(versions):
-            found = [*_said(f"{number}.{index}", before, dict_of(version), thread)]
+            found = [*_messages(f"{number}.{index}", before, dict_of(version), thread)]
             thread.messages += found
             if found and (index == chosen or used == before):
                 used = found[-1].id
@@ -69,7 +69,7 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> Iterator[ImportedMessage]:
+def _messages(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> Iterator[ImportedMessage]:
     role, steps = _ROLES.get(text_of(version.get("role"))), Steps()
     if role is None:
         return

@@ -76,12 +76,12 @@ def _read(value: dict[str, object]) -> Thread:
             thread.lost(Loss.BROKEN)
             continue
         parent = (id_of(message.get("parentId")) or None) if messages or "parentId" in message else before
-        thread.messages += _said(id, parent, role, message, thread)
+        thread.messages += _messages(id, parent, role, message, thread)
         before = id
     return thread
 
 
-def _said(
+def _messages(
     id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread
 ) -> Iterator[ImportedMessage]:
     steps, files, pictures = Steps(), list[tuple[str, str]](), list[Picture]()

@@ -58,7 +58,7 @@ def _read(value: dict[str, object]) -> Thread:
         if role is None:
             thread.lost(Loss.BROKEN)
             continue
-        thread.messages.append(_said(str(number), before, role, message, thread, model))
+        thread.messages.append(_message(str(number), before, role, message, thread, model))
         before = str(number)
     thread.head = before
     known = "\n".join(map(_known_as, thread.messages[:_KNOWN_BY]))
@@ -73,7 +73,7 @@ def _known_as(one: ImportedMessage) -> str:
     return f"{one.role} {joined(one.text, *(placeholder('tool call', call.name) for call in one.calls))}"
 
 
-def _said(
+def _message(
     id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str
 ) -> ImportedMessage:
     pictures = list[Picture]()

@@ -172,11 +172,11 @@ class _Growth:
                 self._losses[Loss.LATE_SYSTEM] += 1
                 yield place
         elif one.role is Role.TOOL:
-            yield self._gave(one, place)
+            yield self._result(one, place)
         else:
-            yield self._said(one, place)
+            yield self._message(one, place)
 
-    def _gave(self, one: ImportedMessage, place: _Place) -> _Place:
+    def _result(self, one: ImportedMessage, place: _Place) -> _Place:
         """A result, which follows its call. What else a tool said of it goes on with it."""
         above = place.above
         if above is not None and above.role is Role.TOOL and above.id not in self._made:
@@ -193,7 +193,7 @@ class _Growth:
             self._make(one, place)
         return replace(place, above=one, waiting=place.waiting if goes_on else waiting)
 
-    def _said(self, one: ImportedMessage, place: _Place) -> _Place:
+    def _message(self, one: ImportedMessage, place: _Place) -> _Place:
         above = place.above
         one = replace(one, calls=self._calls(one))
         if above is not None and above.role is one.role and not above.calls:
