@@ -112,7 +112,7 @@ class Play:
         async def prefill(
             prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None
         ) -> PrefillResult:
-            said = cache.simulated.said
+            said = cache.simulated.guesses.said
             assert said is not None
             self.ahead.append(this := Ahead(prompt, said.slot, said.cached))
             open_.append((this, cache.slots.tasks))

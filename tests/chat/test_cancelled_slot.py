@@ -306,7 +306,7 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
 async def test_nothing_waits_for_another_client(desk: Desk) -> None:
     """Another program writes on and on in the slot that ours was cancelled in."""
     id = await begun(desk)
-    slot = desk.service.servers.link().cache.simulated.said.slot
+    slot = desk.service.servers.link().cache.simulated.guesses.said.slot
     with desk.server.slowed():
         await desk.stop_in_its_prefill(id, LONG)
         await until(lambda: not desk.service.servers.link().cache.cancelled)

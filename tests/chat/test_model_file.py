@@ -47,7 +47,7 @@ async def test_nothing_is_guessed_about_the_model_of_a_server_here(
     models: dict[str, Path], tmp_path: Path, kind: str, found: set[tuple[Rewind, int]]
 ) -> None:
     async with serving(models[kind], shape_of(kind)) as url, playing(url, tmp_path / "data") as play:
-        assert {(shape.rewind, shape.window) for shape in play.cache.simulated._guesses.shapes} == found
+        assert {(shape.rewind, shape.window) for shape in play.cache.simulated.guesses.shapes} == found
         assert play.cache.simulated.best.shape.rewind is shape_of(kind).rewind
 
 

@@ -262,7 +262,7 @@ def test_a_warm_up_that_came_to_its_end_is_the_one_that_did() -> None:
     journal = Journal()
     journal.used("warm-up", "c1", "A", 3, {})
     journal.used("conversation", "c2", "B", 0, {})
-    journal.read_whole("A")
+    journal.ended("A")
     assert [use.whole for use in journal._uses] == [True, False]
 
 

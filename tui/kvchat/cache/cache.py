@@ -5,19 +5,18 @@ a prompt, a conversation say, is a name that the caller gives.
 
 In the order in which they are called:
 
-1. `recall`: what another run noted, where there is a note.
+1. `notes.recall`: what another run noted, where there is a note.
 2. `before`: the way to send a prompt by which the server prefills least; `price`, what it costs.
 3. `sent`: the request goes out and is played on every guess about the server.
 4. `heard`: what the server reused tells the guesses apart. `ended`, `cut`: how the request ended.
 5. `left`: what the slots then show corrects what is known.
-6. `explain`: why it prefilled more than was new. `note`: what is known now, to be stored.
+6. `explain`: why it prefilled more than was new. `notes.note`: what is known now, to be stored.
 """
 
 from __future__ import annotations
 
 import time
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -27,16 +26,14 @@ from kvchat.cache.causes.cause import Finding
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign, LastRead, Sent, ServerIdentity
 from kvchat.cache.journal import Journal, SentPrompt
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape, writes_checkpoints
-from kvchat.cache.llamacpp.checkpoints import Memory
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_to_json
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Restorable, Way, beside, plan
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.server_state import ServerState, SlotCount
+from kvchat.cache.llamacpp.server_state import SlotCount
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_observer import SlotObserver
-from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.llamacpp.trust import Trust
-from kvchat.cache.notes import Claim, Note, NotedUse
+from kvchat.cache.notes import CacheNotes
 from kvchat.cache.price import Price, price
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.figures.accounting import NOISE, TurnFigures
@@ -71,6 +68,9 @@ class Cache:
     request after another: a server that works on two at a time is not foreseen. Each request is `sent`, `heard` of at
     most once, before or after its end, and ends once: by `ended`, `cut` or `never_began`. What is called out of this
     order raises RuntimeError.
+
+    What a client needs that does more than send prompts is in its parts: `slots` (what else has changed a slot),
+    `guesses` (what they have in common), `journal` and `notes` (from one run to the next).
     """
 
     def __init__(
@@ -98,13 +98,17 @@ class Cache:
         shapes = [known] if known is not None else guesses(slots, learnt, context, model)
         self.build = build
         self.server = server
-        self._guesses = Hypotheses([replace(shape, file_checkpoints=in_files) for shape in shapes])
+        self.guesses = Hypotheses([replace(shape, file_checkpoints=in_files) for shape in shapes])
+        """What the server may be like."""
         self.journal = journal if journal is not None else Journal(now)
-        self.slots = SlotObserver(server, self._guesses, self.journal, is_router=is_router)
+        """What was sent to it, and seen of it."""
+        self.slots = SlotObserver(server, self.guesses, self.journal, is_router=is_router)
+        """What its slots show, and what besides requests that are played has changed them."""
+        self.notes = CacheNotes(server, self.guesses, self.slots, self.journal)
+        """What the next run is to know."""
         self.trust = Trust()
         self.predictions = self.exact = 0
         """Requests whose cached tokens were predicted, and those that were predicted to the token."""
-        self._now = now
         self.last: SentPrompt | None = None
         """The last request, as the guess that explains what was reported of it has it."""
         self._phase: Literal["at rest", "under way", "ended"] = "at rest"
@@ -119,36 +123,12 @@ class Cache:
     @property
     def best(self) -> Simulator:
         """What the server holds, by the guess that has been right most: `slots`, `parked`, `shape`, `predict`."""
-        return self._guesses.best
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether one guess about the server is ahead of all others."""
-        return self._guesses.settled
-
-    @property
-    def rewinds(self) -> bool:
-        """Whether the model certainly goes back to anywhere: then `users` of `sent` are not needed."""
-        return self._guesses.rewinds
+        return self.guesses.best
 
     @property
     def running(self) -> int | None:
         """The slot of the last request, as long as it is not known how that ended."""
-        return self._guesses.running
-
-    @property
-    def said(self) -> Prediction | None:
-        """What the guess that is believed now predicted of the last request."""
-        return self._guesses.said
-
-    def modest(self, prompt: Tokens) -> Simulator:
-        """As `best`: of the guesses that are as good, the one that claims least of a prompt."""
-        return self._guesses.modest(prompt)
-
-    def surely_cached(self, prompt: Tokens, slot: int | None) -> int:
-        """Tokens of `prompt`, the last one sent, that the server reuses at least, whatever it has lost of its host
-        cache."""
-        return self._guesses.surely_cached(prompt, slot)
+        return self.guesses.running
 
     @property
     def is_sure(self) -> bool:
@@ -157,15 +137,7 @@ class Cache:
 
     def is_sure_of(self, prompt: Tokens) -> bool:
         """The same, and whether nothing that is still guessed about the server makes a difference to a prompt."""
-        return self.is_sure and self._guesses.agree_on(prompt)
-
-    def returns(self, owner: str) -> dict[str, int]:
-        """By owner: how often what a slot holds of it is expected to be of use again, for a request of `owner`, whose
-        own states do not count. A state that is not known to be ours counts as much as any."""
-        returns = self.journal.returns_to(self.server)
-        return {**returns, "": max(returns.values(), default=0), owner: 0}
-
-    # -- a request --------------------------------------------------------------------------------------------------
+        return self.is_sure and self.guesses.agree_on(prompt)
 
     def before(
         self,
@@ -189,23 +161,18 @@ class Cache:
             busy=self.slots.busy,
             restorable=restorable,
             secured=secured,
-            returns=self.returns(owner),
+            returns=self.journal.returns_for(owner, self.server),
         )
         found = planned(self.best)
         if restorable is not None and not restorable.cost:  # kept: also where only a guess says that it is there
-            modest = planned(self._guesses.modest(prompt))
+            modest = planned(self.guesses.modest(prompt))
             return modest if modest.chosen.way is Way.RESTORE else found
         return found
 
     def beside(self, prompt: Tokens, keep: Tokens, *, detour: bool = False) -> PlannedWay | None:
         """The cheapest way to send a prompt that leaves as much of `keep`, a prompt that comes later, as there is now;
         None: there is none. `detour`: as of `before`."""
-        return beside(self._guesses.likely, prompt, keep, detour=detour, busy=self.slots.busy)
-
-    def goes_out(self) -> int:
-        """A request is sent whose prompt `sent` gets later; its number."""
-        self.slots.request_sent()
-        return self.journal.next()
+        return beside(self.guesses.likely, prompt, keep, detour=detour, busy=self.slots.busy)
 
     def sent(
         self,
@@ -221,17 +188,17 @@ class Cache:
     ) -> Prediction:
         """A request is sent: what the server will do with it. `slot` pins it. `users`: the tokens at which user
         messages begin, of chat requests. `tip`: as of `Held`. `answers`: how many it asks for. `number`: as of
-        `goes_out`. Raises ValueError for a slot below 0."""
+        `SlotObserver.request_sent`, if that was called. Raises ValueError for a slot below 0."""
         _checked(prompt)
         if slot is not None and slot < 0:
             raise ValueError(f"There is no slot {slot}; None leaves the choice to the server.")
         if self._phase == "under way":
             raise RuntimeError("The request before is under way: call `ended`, `cut` or `never_began` first.")
         if number is None:
-            number = self.goes_out()
+            number = self.slots.request_sent()
         before = self.best.copy()
-        found = self._guesses.begin(prompt, owner, self._now(), slot, users, tip, answers)
-        self.journal.used(kind, owner, self.server, found.slot, self._guesses.all_said, number)
+        found = self.guesses.begin(prompt, owner, self.journal.now(), slot, users, tip, answers)
+        self.journal.used(kind, owner, self.server, found.slot, self.guesses.all_said, number)
         self.last, self._figures = SentPrompt(number, owner, prompt, slot, before, found), None
         self._phase = "under way"
         self._since = self._reads.get(owner, (0, None))
@@ -246,19 +213,15 @@ class Cache:
         """The server took the last request not up."""
         self._end()
         self._phase, self.last = "at rest", None
-        self._guesses.never_began()
-
-    def ran_out(self) -> None:
-        """The server broke off several answers in a window that was not full."""
-        self._guesses.ran_out()
+        self.guesses.never_began()
 
     def batched(self, start: int, ends: Sequence[int]) -> None:
         """How far the last prompt was read after each batch, from `start` on, in tokens: it tells options of the
         server."""
         if self.last is None:
             raise RuntimeError("No request was sent.")
-        self._guesses.batched(start, ends)
-        self.journal.replayed(self.last.number, self._guesses.all_said)
+        self.guesses.batched(start, ends)
+        self.journal.replayed(self.last.number, self.guesses.all_said)
 
     def heard(
         self,
@@ -285,11 +248,11 @@ class Cache:
         some_unknown = cached != said.cached and said.allows(cached)  # ids of what was held
         hidden = inherited or (some_unknown and not roughly)
         if not denied:
-            self._guesses.reported(cached, proves=not inherited)
+            self.guesses.reported(cached, proves=not inherited)
             if slot is not None:
-                self._guesses.answered_in(slot, cached)
+                self.guesses.answered_in(slot, cached)
                 self.last = replace(last, prediction=replace(said, slot=slot, common=min(said.common, cached)))
-        if not (hidden and cached > said.cached) and (proved := self._guesses.proved) is not None:
+        if not (hidden and cached > said.cached) and (proved := self.guesses.proved) is not None:
             self.last = replace(last, shape=proved.shape, before=proved.before, prediction=proved.prediction)
         if counts and not hidden and not roughly:
             self.predictions += 1
@@ -310,9 +273,11 @@ class Cache:
         `stopped`: by the client, so that the server may have written some more. `tip`, `order`: as of
         `Simulator.end`."""
         self._end()
-        self._guesses.end(sampled, stopped=stopped, tip=tip, order=order)
+        self.guesses.end(sampled, stopped=stopped, tip=tip, order=order)
         if (last := self.last) is None or last.tokens is None or last.prediction is None:
             return
+        if not stopped:
+            self.journal.ended(self.server)
         self._reads.pop(last.owner, None)
         self._reads[last.owner] = (
             last.number,
@@ -335,8 +300,8 @@ class Cache:
         """The last request was cancelled when `processed` tokens of its prompt were in; None: the server was not heard
         of. `came` gets how far it came when the slots say so: a batch may have been on its way."""
         self._end()
-        self._guesses.cut(processed or 0)
-        said = self._guesses.said
+        self.guesses.cut(processed or 0)
+        said = self.guesses.said
         there = (said.slot, came) if said is not None and came is not None else None
         self.slots.request_cut(unheard=processed is None, came=there)
 
@@ -356,127 +321,13 @@ class Cache:
             raise RuntimeError("The request is under way: call `ended` or `cut` first.")
         if not counts:
             return False
-        since, self.slots.looked_at = self.slots.looked_at, self._now()
+        since, self.slots.looked_at = self.slots.looked_at, self.journal.now()
         surprised, strange = self.slots.observe(counts, slot, tokens)
         for found in strange:
             if explains is None or not explains(found.slot, counts[found.slot]):
                 foreign = Foreign(found.slot, found.count, int(since), int(self.slots.looked_at))
                 self.journal.saw(self.server, "foreign", foreign)
         return surprised
-
-    # -- its slots --------------------------------------------------------------------------------------------------
-
-    def adopted(
-        self,
-        kind: Literal["conversation", "warm-up", "side"],
-        slot: int,
-        tokens: Tokens,
-        owner: str,
-        tip: str = "",
-        number: int | None = None,
-    ) -> None:
-        """A request ended in a slot whose prompt was not known in time: `tokens` are there now."""
-        self.adopt(slot, Held(tokens, owner, self._now(), tip=tip))
-        self.journal.used(kind, owner, self.server, slot, {}, number)
-
-    def used(self, slots: Iterable[int]) -> None:
-        """Requests of ours that are not played have used slots; what these hold, `left` tells."""
-        for slot in slots:
-            self.journal.used("side", "", self.server, slot, {})
-
-    def refilled(self, slot: int, held: Held) -> None:
-        """The server was started with a saved state in a slot."""
-        self._guesses.restored(slot, held)
-        self._guesses.probed(slot)
-
-    def read_whole(self) -> None:
-        """The last request, a warm-up, came to its end."""
-        self.journal.read_whole(self.server)
-
-    def put_back(self, slot: int) -> None:
-        """What a slot holds was saved and restored."""
-        self._guesses.put_back(slot)
-
-    def cleared(self, slot: int) -> None:
-        """A slot was emptied."""
-        self._guesses.cleared(slot)
-
-    def restored(self, slot: int, held: Held) -> None:
-        """A saved state was put into a slot."""
-        self.journal.used("conversation", held.owner, self.server, slot, self._guesses.restored(slot, held))
-
-    def probed(self, slot: int) -> None:
-        """A request has asked what a slot holds and left that as it was."""
-        self._guesses.probed(slot)
-        self.slots.probed()
-
-    # -- from one run to the next -----------------------------------------------------------------------------------
-
-    def note(self, claim: Callable[[Held], Claim], reads: dict[str, tuple[int, int | None]]) -> Note:
-        """What is known of the server, to be stored. `claim`: what is noted of a state. `reads`: as of `Note`."""
-        best, slots = self.best, self.slots
-        uses = self.journal.uses_of(self.server, self._guesses.proved_shape)
-        return Note(
-            process=slots.state.process,
-            tasks=slots.tasks,
-            counts=slots.tokens,
-            running=slots.running,
-            slots=tuple(claim(held) if held is not None else None for held in best.slots),
-            parked=tuple(map(claim, best.parked)),
-            least_recent=tuple(best.least_recent),
-            memories={kind: tuple(memories) for kind, memories in self._guesses.memories.items()},
-            records=tuple(self._guesses.records),
-            shapes=self._fingerprint(),
-            number=self.journal.number,
-            uses=tuple(
-                NotedUse(
-                    use.number,
-                    use.kind,
-                    use.conversation,
-                    said.slot,
-                    said.chosen_by == "prefix",
-                    tuple(map(claim, said.overwritten)),
-                    tuple(map(claim, said.pushed_out)),
-                )
-                for use, said in uses
-            ),
-            reads=reads,
-            seen=tuple(self.journal.seen_of(self.server)),
-            file=slots.state.file,
-        )
-
-    def _fingerprint(self) -> int:
-        return zlib.crc32("".join(shape_to_json(shape) for shape in self._guesses.shapes).encode())
-
-    def recall(self, note: Note) -> None:
-        """Go on from what another run noted, which the next look corrects."""
-        slots = [claim.held() if claim is not None else None for claim in note.slots]
-        parked = [claim.held() for claim in note.parked]
-        self._guesses.recall(slots, parked, note.least_recent, note.memories)
-        if note.shapes == self._fingerprint():
-            self._guesses.recall_records(note.records)
-        self.slots.state = ServerState(process=note.process, file=note.file)
-        self.slots.tasks, self.slots.tokens = note.tasks, note.counts
-        self.slots.looked_at = note.number / 1000
-
-    def recall_uses(self, note: Note) -> None:
-        """Take over who used the server."""
-        self.journal.recall(self.server, note.number, [use.use(self.server) for use in note.uses], note.seen)
-
-    def adopt(self, slot: int, held: Held, memories: Mapping[str, Memory] | None = None) -> None:
-        """A request that was not played left this in a slot. `memories`: how far back it can go, as of `Note`."""
-        self._guesses.adopt(slot, held, memories)
-
-    def forget_parked(self, is_gone: Callable[[Held], bool]) -> None:
-        """A request that was not played took these parked states, or pushed them out."""
-        self._guesses.forget_parked(is_gone)
-
-    def identify(self, known: Callable[[Held], Held]) -> None:
-        """Put what `known` gives for it in the place of every state that is held, or was lost."""
-        self._guesses.identify(known)
-        self.journal.identify(known)
-
-    # -- telling ----------------------------------------------------------------------------------------------------
 
     def price(self, prompt: Tokens, owner: str = "", speed: SpeedFit | float | None = None) -> Price:
         """What a prompt would make the server prefill, and in how many seconds. `speed`: as fitted, or tokens/s."""
@@ -496,7 +347,7 @@ class Cache:
         if not self.is_sure:  # by whose rules it was predicted is not known
             uses = tuple(use.unforeseen for use in found.uses)
             found = replace(found, prediction=None, evicted=None, uses=uses)
-        found = replace(found, shape=self._shape(found), may_be_full=self._guesses.may_park)
+        found = replace(found, shape=self._shape(found), may_be_full=self.guesses.may_park)
         finding = explain(found) or silent_loss(found)
         predicted, cached = figures.predicted_cached, figures.cached_tokens
         if predicted is not None and cached is not None and not figures.predicted_roughly:
@@ -519,8 +370,8 @@ class Cache:
         """What the cache is like, as far as a turn shows. A model that was never seen to lose anything by it is taken
         for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds after an act
         that makes it go back."""
-        shape, said, cached = self._guesses.proved_shape, evidence.prediction, evidence.figures.cached_tokens
-        dense = self._guesses.is_dense
+        shape, said, cached = self.guesses.proved_shape, evidence.prediction, evidence.figures.cached_tokens
+        dense = self.guesses.is_dense
         if dense is None:
             held = said.best_where if said is not None else None
             dense = (

@@ -146,7 +146,7 @@ class Journal:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         """`now`: seconds since the epoch."""
-        self._now = now
+        self.now = now
         self._number = 0
         self._uses: deque[Use] = deque(maxlen=KEPT)
         self._seen: deque[Sighting] = deque(maxlen=KEPT)
@@ -163,7 +163,7 @@ class Journal:
 
     def next(self) -> int:
         """The number of what happens now."""
-        self._number = max(self._number + 1, number_at(self._now()))
+        self._number = max(self._number + 1, number_at(self.now()))
         return self._number
 
     # -- putting down ---------------------------------------------------------------------------------------------
@@ -187,10 +187,10 @@ class Journal:
             if use.number == number:
                 use.said = said
 
-    def read_whole(self, server: str) -> None:
-        """The last request to a server, a warm-up, came to its end."""
+    def ended(self, server: str) -> None:
+        """The last request to a server came to its end."""
         if (last := self._last(server)) is not None:
-            last.whole = True
+            last.whole = last.kind == "warm-up"
 
     def saw(
         self, server: str, what: Sight, foreign: Foreign | None = None, *, files: tuple[str, str] | None = None
@@ -240,6 +240,12 @@ class Journal:
         owners = groupby(use.conversation for use in self._uses if use.server == server and use.conversation)
         visits = [owner for owner, _ in owners][-RECENT_VISITS:]
         return Counter(visits) - Counter(set(visits))
+
+    def returns_for(self, owner: str, server: str) -> dict[str, int]:
+        """By owner: how often what a slot holds of it is expected to be of use again, for a request of `owner`, whose
+        own states do not count. A state that is not known to be ours counts as much as any."""
+        returns = self.returns_to(server)
+        return {**returns, "": max(returns.values(), default=0), owner: 0}
 
     def ended_since(self, number: int, server: str) -> Cause | None:
         """Why a server holds nothing any more of what it held at this number; None: nothing of that was seen."""

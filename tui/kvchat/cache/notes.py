@@ -5,18 +5,20 @@ A note is a claim, and the server's own words are the proof: a look corrects wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from kvchat.cache.journal import Sighting, Use
+from kvchat.cache.journal import Journal, Sighting, Use
 from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, shape_to_json
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.server_state import SlotCount
-from kvchat.cache.llamacpp.slot_observer import UNSEEN
+from kvchat.cache.llamacpp.server_state import ServerState, SlotCount
+from kvchat.cache.llamacpp.slot_observer import UNSEEN, SlotObserver
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
@@ -131,3 +133,69 @@ def note_in(text: str) -> Note | None:
 
 def state_of(held: Held) -> State:
     return held.owner, held.tip, len(held.tokens)
+
+
+class CacheNotes:
+    """What one run notes of a server, and the next one takes over."""
+
+    def __init__(self, server: str, guesses: Hypotheses, slots: SlotObserver, journal: Journal) -> None:
+        self._server = server
+        self._guesses = guesses
+        self._slots = slots
+        self._journal = journal
+
+    def note(self, claim: Callable[[Held], Claim], reads: dict[str, tuple[int, int | None]]) -> Note:
+        """What is known of the server, to be stored. `claim`: what is noted of a state. `reads`: as of `Note`."""
+        best, slots = self._guesses.best, self._slots
+        uses = self._journal.uses_of(self._server, self._guesses.proved_shape)
+        return Note(
+            process=slots.state.process,
+            tasks=slots.tasks,
+            counts=slots.tokens,
+            running=slots.running,
+            slots=tuple(claim(held) if held is not None else None for held in best.slots),
+            parked=tuple(map(claim, best.parked)),
+            least_recent=tuple(best.least_recent),
+            memories={kind: tuple(memories) for kind, memories in self._guesses.memories.items()},
+            records=tuple(self._guesses.records),
+            shapes=self._fingerprint(),
+            number=self._journal.number,
+            uses=tuple(
+                NotedUse(
+                    use.number,
+                    use.kind,
+                    use.conversation,
+                    said.slot,
+                    said.chosen_by == "prefix",
+                    tuple(map(claim, said.overwritten)),
+                    tuple(map(claim, said.pushed_out)),
+                )
+                for use, said in uses
+            ),
+            reads=reads,
+            seen=tuple(self._journal.seen_of(self._server)),
+            file=slots.state.file,
+        )
+
+    def _fingerprint(self) -> int:
+        return zlib.crc32("".join(shape_to_json(shape) for shape in self._guesses.shapes).encode())
+
+    def recall(self, note: Note) -> None:
+        """Go on from what another run noted, which the next look corrects."""
+        slots = [claim.held() if claim is not None else None for claim in note.slots]
+        parked = [claim.held() for claim in note.parked]
+        self._guesses.recall(slots, parked, note.least_recent, note.memories)
+        if note.shapes == self._fingerprint():
+            self._guesses.recall_records(note.records)
+        self._slots.state = ServerState(process=note.process, file=note.file)
+        self._slots.tasks, self._slots.tokens = note.tasks, note.counts
+        self._slots.looked_at = note.number / 1000
+
+    def recall_uses(self, note: Note) -> None:
+        """Take over who used the server."""
+        self._journal.recall(self._server, note.number, [use.use(self._server) for use in note.uses], note.seen)
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """Put what `known` gives for it in the place of every state that is held, or was lost."""
+        self._guesses.identify(known)
+        self._journal.identify(known)

@@ -1,18 +1,21 @@
 """What a server's slots and the process behind them show, and what that says of the requests before: it corrects the
-simulator, for the server's word counts.
+simulator, for the server's word counts. And what else has changed a slot than requests that are played.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from kvchat.cache.journal import Journal
+from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.prediction import Mismatch
 from kvchat.cache.llamacpp.server_state import ServerState, SlotCount
+from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache.tokens import Tokens
 
 NEVER: tuple[int, ...] = (-1,)
 SOMEWHERE = -1
@@ -86,9 +89,10 @@ class SlotObserver:
         same = (tasks, tuple(count.tokens for count in counts)) == (self.tasks, self.tokens)
         return is_used and same and not self.state.asleep and not any(count.busy for count in counts)
 
-    def request_sent(self) -> None:
-        """A request of ours is on its way."""
+    def request_sent(self) -> int:
+        """A request of ours is on its way, whose prompt `Cache.sent` gets now or later; its number."""
         self.tasks_at_begin, self._unheard, self._began = self.tasks, False, True
+        return self.journal.next()
 
     def is_told(self, slot: int, tokens: int) -> bool:
         """The server says itself that the request of ours has ended in this slot, which holds so many tokens now: they
@@ -98,10 +102,6 @@ class SlotObserver:
         self.tokens = (*self.tokens[:slot], tokens, *self.tokens[slot + 1 :])
         self.tasks = (*self.tasks[:slot], UNSEEN, *self.tasks[slot + 1 :])
         return True
-
-    def probed(self) -> None:
-        """A request of ours has left a slot as it was."""
-        self._began = True
 
     def request_cut(self, *, unheard: bool, came: tuple[int, Callable[[int], None]] | None = None) -> None:
         """The last request was cancelled. `unheard`: before the server was heard of. `came`: its slot, and who learns
@@ -158,6 +158,60 @@ class SlotObserver:
         self.simulator.forget()
         self.tasks = ()
         return True
+
+    # -- what else has changed a slot -------------------------------------------------------------------------------
+
+    def adopted(
+        self,
+        kind: Literal["conversation", "warm-up", "side"],
+        slot: int,
+        tokens: Tokens,
+        owner: str,
+        tip: str = "",
+        number: int | None = None,
+    ) -> None:
+        """A request ended in a slot whose prompt was not known in time: `tokens` are there now."""
+        self.adopt(slot, Held(tokens, owner, self.journal.now(), tip=tip))
+        self.journal.used(kind, owner, self._server, slot, {}, number)
+
+    def adopt(self, slot: int, held: Held, memories: Mapping[str, Memory] | None = None) -> None:
+        """A request that was not played left this in a slot. `memories`: how far back it can go, as of `Note`."""
+        self.simulator.adopt(slot, held, memories)
+
+    def used(self, slots: Iterable[int]) -> None:
+        """Requests of ours that are not played have used slots; what these hold, `observe` tells."""
+        for slot in slots:
+            self.journal.used("side", "", self._server, slot, {})
+
+    def forget_parked(self, is_gone: Callable[[Held], bool]) -> None:
+        """A request that was not played took these parked states, or pushed them out."""
+        self.simulator.forget_parked(is_gone)
+
+    def ran_out(self) -> None:
+        """The server broke off several answers in a window that was not full."""
+        self.simulator.ran_out()
+
+    def refilled(self, slot: int, held: Held) -> None:
+        """The server was started with a saved state in a slot."""
+        self.simulator.restored(slot, held)
+        self.simulator.probed(slot)
+
+    def restored(self, slot: int, held: Held) -> None:
+        """A saved state was put into a slot."""
+        self.journal.used("conversation", held.owner, self._server, slot, self.simulator.restored(slot, held))
+
+    def put_back(self, slot: int) -> None:
+        """What a slot holds was saved and restored."""
+        self.simulator.put_back(slot)
+
+    def cleared(self, slot: int) -> None:
+        """A slot was emptied."""
+        self.simulator.cleared(slot)
+
+    def probed(self, slot: int) -> None:
+        """A request has asked what a slot holds and left that as it was."""
+        self.simulator.probed(slot)
+        self._began = True
 
 
 def with_new_task(counts: Sequence[SlotCount], before: Sequence[int | None]) -> list[int]:

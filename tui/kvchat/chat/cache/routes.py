@@ -53,7 +53,7 @@ class Routes:
                 return way.slot if way.way is Way.PIN else None
         prefix = cache.prompts.known_prefix(before)
         others_return = cache.simulated.best.shape.gives_own_slots and any(
-            cache.simulated.returns(turn.session_id).values()
+            cache.simulated.journal.returns_for(turn.session_id, cache.simulated.server).values()
         )
         if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
             prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than its ids take to read
@@ -168,7 +168,7 @@ class Routes:
         ids = snapshots.ids(snapshot) if snapshots is not None else None
         shapes = [simulated.best.shape]
         if not (whole := _is_whole(snapshot, path)):
-            shapes.append(simulated.modest(prefix).shape)
+            shapes.append(simulated.guesses.modest(prefix).shape)
         goes_back = all(shape.rewind is Rewind.ANYWHERE for shape in shapes)
         if ids is None or not (goes_back or (cache.simulated.is_sure and snapshot.memory.checkpoints)):
             return snapshot.tokens if whole else 0
@@ -209,7 +209,7 @@ class Routes:
         done = await snapshots.restore(backend, slot, found)
         if isinstance(done, Refused):
             if done.slot_emptied:
-                cache.simulated.cleared(slot)
+                cache.simulated.slots.cleared(slot)
             return
         cache.restored(slot, Held(done.ids, id, self._core.timestamp(), done.snapshot.memory, found.digest))
         cache.holds(id, found.path)

@@ -286,7 +286,7 @@ class ServerCache:
 
     def sent(self, prepared: PreparedRequest, slot: int | None = None) -> TrackedTurn:
         """The request is on its way: get its token ids meanwhile."""
-        number, before = self.simulated.goes_out(), self.simulated.best.copy()
+        number, before = self.slots.request_sent(), self.simulated.best.copy()
         sent = SentRequest(**asdict(prepared), number=number, pinned=slot, before=before)
         self._current = Playback(TrackedTurn(sent), self._read)
         return self._current.tracked
@@ -329,7 +329,7 @@ class ServerCache:
             await self.notes.identify(turn.session_id)
         if not self._is_open(playback):
             return
-        users = () if self.simulated.rewinds else await self._users.places(turn.model, tokens)
+        users = () if self.simulated.guesses.rewinds else await self._users.places(turn.model, tokens)
         if not self._is_open(playback):
             return
         prediction = self.simulated.sent(
@@ -468,7 +468,7 @@ class ServerCache:
         )
         if prediction.cached <= NOISE or not undisturbed:
             return False
-        if not self.simulated.surely_cached(request.tokens, request.pinned):
+        if not self.simulated.guesses.surely_cached(request.tokens, request.pinned):
             return False
         before, counts = self.slots.tasks_at_begin, await self._counts() or ()
         if with_new_task(counts, before) != [prediction.slot]:
@@ -585,7 +585,7 @@ class ServerCache:
         new = [slot for slot in found if counts[slot].tokens or request.turn.answers == 1]  # else empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
-            self.simulated.adopted(request.kind, new[0], left, owner, answer.digest.hex(), request.number)
+            self.slots.adopted(request.kind, new[0], left, owner, answer.digest.hex(), request.number)
             if request.turn.has_images:  # of its messages all is known but the tokens
                 self.holds(owner, tuple(node.digest.hex() for node in request.held_after(answer)))
 
@@ -681,23 +681,23 @@ class ServerCache:
     async def examined(self) -> None:
         """Requests of ours that were not played, the doctor's, have used the slots: what these hold is seen now."""
         counts = await self._counts() or ()
-        self.simulated.used(range(len(counts)))
+        self.slots.used(range(len(counts)))
         self._observe(counts, None)
         self._note()
 
     def restored(self, slot: int, held: Held) -> None:
         """A snapshot of a conversation was put into a slot."""
-        self.simulated.restored(slot, held)
+        self.slots.restored(slot, held)
         self._note()
 
     def probed(self, slot: int) -> None:
         """A request has asked what a slot holds and left that as it was."""
-        self.simulated.probed(slot)
+        self.slots.probed(slot)
         self._note()
 
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
         gets how far it came when the slots say so: a batch may have been on its way."""
         self.simulated.cut(processed, came)
-        if (said := self.simulated.said) is not None:
+        if (said := self.simulated.guesses.said) is not None:
             self.cancelled.add(said.slot, len(self._side_prompt), heard=processed is not None)

@@ -76,13 +76,13 @@ class ServerNotes:
         self._last = self._ground.setting(self._name)
         if (note := note_in(self._last)) is None:
             return
-        self._simulated.recall(note)
+        self._simulated.notes.recall(note)
         self._merge(note)
         self._left_running = note.running
 
     def _merge(self, note: Note) -> None:
         """Take over who used the server."""
-        self._simulated.recall_uses(note)
+        self._simulated.notes.recall_uses(note)
         self._journal.recall(self._server.base_url, note.reads)
         for claim in note.claims():
             if claim.sure:
@@ -98,10 +98,10 @@ class ServerNotes:
         held = note.left_in(slot, found) if note is not None else None
         if note is None or held is None:
             return False
-        self._simulated.adopt(slot, held, note.memories_of(slot))
+        self._slots.adopt(slot, held, note.memories_of(slot))
         if (ours := note_in(self._last)) is not None:  # from which the other kvchat went on
             gone = {claim.state for claim in ours.parked} - {claim.state for claim in note.parked}
-            self._simulated.forget_parked(lambda held: state_of(held) in gone)
+            self._slots.forget_parked(lambda held: state_of(held) in gone)
         self._merge(note)
         return True
 
@@ -142,7 +142,7 @@ class ServerNotes:
             return replace(held, tokens=ids.first(count) + held.tokens.after(count))
 
         if sure:
-            self._simulated.identify(known)
+            self._simulated.notes.identify(known)
 
     # -- what is noted ----------------------------------------------------------------------------------------------
 
@@ -186,4 +186,4 @@ class ServerNotes:
                 self._counted[state] = sure
             return Claim(*state, sure or 0, held.at)
 
-        return self._simulated.note(claim, self._journal.reads_of(self._server.base_url))
+        return self._simulated.notes.note(claim, self._journal.reads_of(self._server.base_url))

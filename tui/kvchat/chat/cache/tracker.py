@@ -201,7 +201,7 @@ class CacheTracker:
         if not cache.slots.state.asleep:
             await cache.look()
         for slot, held in link.connector.refilled():
-            cache.simulated.refilled(slot, held)
+            cache.simulated.slots.refilled(slot, held)
         link.cache = cache
         if cache.notes is not None and self._servers.consent.agreed_to(backend.info):
             self._ground.in_background(self._identified(cache.notes))
@@ -311,7 +311,7 @@ class CacheTracker:
         info, cache = self._servers.link(id).info, self.cache_for(id)
         shape = cache.simulated.best.shape if cache is not None else Shape()
         slides = shape.rewind is Rewind.WINDOW and not shape.whole_window
-        if slides and cache is not None and (shape.unified or not cache.simulated.is_settled):
+        if slides and cache is not None and (shape.unified or not cache.simulated.guesses.settled):
             return 1
         asked_by_ids = (
             self._ground.settings.cache.token_ids
@@ -388,7 +388,7 @@ class CacheTracker:
         if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
             if others and any(map(_ran_out, ended.answers)):
-                cache.simulated.ran_out()
+                cache.simulated.slots.ran_out()
             cache.left(tracked, ended, self._requests.after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
             if not link.template_asked and not self._servers.links.is_brief:

@@ -332,7 +332,6 @@ class WarmUp(ConversationObserver):
         try:
             done = await cache.access.prefill(prefix, lambda progress: self._progressed(running, progress), slot)
             cache.simulated.ended(Tokens.unknown(1))
-            cache.simulated.read_whole()
             if whole:
                 cache.holds(id, tuple(node.digest.hex() for node in path))
             cached = prediction.cached if done.cached_tokens is None else done.cached_tokens

@@ -163,9 +163,9 @@ class StateSaver(ConversationObserver):
         if cache is None:
             return
         if what is SlotOutcome.EMPTIED:
-            cache.simulated.cleared(slot)
+            cache.simulated.slots.cleared(slot)
         elif what is SlotOutcome.RESTORED:
-            cache.simulated.put_back(slot)
+            cache.simulated.slots.put_back(slot)
         cache.probed(slot)
 
     # -- what slots hold
