@@ -53,7 +53,7 @@ async def test_letters_that_narrow_a_list_lay_out_only_when_it_shrinks(
 ) -> None:
     async with drive() as driven:
         await driven.press("/", "e")
-        commands, asked = driven.chat.composer._list, list[bool]()
+        commands, asked = driven.chat.composer.commands.list, list[bool]()
         plain = commands.refresh
         monkeypatch.setattr(
             commands,

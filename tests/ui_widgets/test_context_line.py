@@ -61,13 +61,13 @@ def memories(writing: Writing) -> Writing:
 
 def leave_out(composer: Composer, id: str) -> None:
     """Leave out one item, or take it along again, as the dialog does."""
-    composer.context.toggle(next(item for item in composer.context.all if item.id == id))
-    composer.decided()
+    composer.context.items.toggle(next(item for item in composer.context.items.all if item.id == id))
+    composer.context.decided()
 
 
 def leave_all_out(composer: Composer) -> None:
-    composer.context.toggle_all()
-    composer.decided()
+    composer.context.items.toggle_all()
+    composer.context.decided()
 
 
 async def rested(host: Any, composer: Composer, pilot: Any, text: str) -> None:
@@ -125,11 +125,11 @@ async def test_the_line_comes_and_goes_without_moving_anything(memories: Writing
             return [widget.region for widget in host.query("*") if not isinstance(widget, ContextLine)]
 
         before = places()
-        composer.set_memories([UNITS, KILN])
+        composer.context.set_memories([UNITS, KILN])
         await pilot.pause()
         assert drawn(host, composer).strip(" ─").startswith("◆ 2 memories")
         assert places() == before
-        composer.set_memories([])
+        composer.context.set_memories([])
         await pilot.pause()
         assert set(drawn(host, composer).strip()) == {"─"}
         assert places() == before
@@ -140,7 +140,7 @@ async def test_the_line_counts_the_memories_and_names_the_key(memories: Writing)
     composer.set_keys("^B")
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([UNITS, KILN], "my kiln")
+        composer.context.set_memories([UNITS, KILN], "my kiln")
         await pilot.pause()
         left, right = drawn(host, composer).strip("─ ").split(" ─", 1)
         assert left == "◆ 2 memories"
@@ -151,17 +151,17 @@ async def test_memories_found_for_another_text_are_not_shown(memories: Writing) 
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([DOG], "my dog")
-        assert composer.memories == ()
-        composer.set_memories([KILN], "my kiln")
-        assert composer.memories == (KILN,)
+        composer.context.set_memories([DOG], "my dog")
+        assert composer.context.memories == ()
+        composer.context.set_memories([KILN], "my kiln")
+        assert composer.context.memories == (KILN,)
 
 
 async def test_what_is_shown_stays_while_one_types_on(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([KILN])
+        composer.context.set_memories([KILN])
         await pilot.press(*" and the")
         assert "◆ 1 memory ─" in drawn(host, composer)
 
@@ -170,36 +170,36 @@ async def test_one_that_is_left_out_stays_out_until_the_message_is_sent(memories
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([UNITS, KILN])
+        composer.context.set_memories([UNITS, KILN])
         await pilot.pause()
         leave_out(composer, "m1")
         await pilot.pause()
-        assert composer.memories == (KILN,)
+        assert composer.context.memories == (KILN,)
         assert "1 of 2 memories" in drawn(host, composer)
         await rested(host, composer, pilot, " units")
-        composer.set_memories([DOG, UNITS])
-        assert composer.memories == (DOG,)
+        composer.context.set_memories([DOG, UNITS])
+        assert composer.context.memories == (DOG,)
         await pilot.press("enter")
         sent = host.asked[0]
         assert (sent.without, sent.recalls) == (frozenset({"m1"}), True)
-        assert composer.memories == ()
+        assert composer.context.memories == ()
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([UNITS])
-        assert composer.memories == (UNITS,)
+        composer.context.set_memories([UNITS])
+        assert composer.context.memories == (UNITS,)
 
 
 async def test_all_that_is_left_out_is_also_what_is_found_later(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([UNITS, KILN])
+        composer.context.set_memories([UNITS, KILN])
         leave_all_out(composer)
         await pilot.pause()
         assert "◇ no memories" in drawn(host, composer)
         await pilot.press("space", "x")
         await rest(composer)
-        composer.set_memories([DOG])
-        assert composer.memories == ()
+        composer.context.set_memories([DOG])
+        assert composer.context.memories == ()
         await pilot.press("enter")
         assert host.asked[0].recalls is False
 
@@ -208,7 +208,7 @@ async def test_tab_never_stops_at_the_line(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([KILN])
+        composer.context.set_memories([KILN])
         await pilot.pause()
         assert not any(isinstance(widget, ContextLine) for widget in host.screen.focus_chain)
 
@@ -218,12 +218,12 @@ async def test_what_was_left_out_stays_so_when_a_message_could_not_be_sent(memor
     async with host.run_test() as pilot:
         composer.restore(Draft("my kiln", given("my kiln")), frozenset({"m2"}))
         await rest(composer)
-        composer.set_memories([UNITS, KILN])
-        assert composer.memories == (UNITS,)
+        composer.context.set_memories([UNITS, KILN])
+        assert composer.context.memories == (UNITS,)
         composer.restore(Draft("my kiln", given("my kiln")), memories=False)
         await rest(composer)
-        composer.set_memories([UNITS, KILN])
-        assert composer.memories == ()
+        composer.context.set_memories([UNITS, KILN])
+        assert composer.context.memories == ()
         await pilot.press("enter")
         assert host.asked[0].recalls is False
 
@@ -232,14 +232,14 @@ async def test_another_conversation_begins_without_memories(memories: Writing) -
     host, composer = memories()
     async with host.run_test() as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([KILN])
+        composer.context.set_memories([KILN])
         leave_all_out(composer)
         composer.load("my dog", "other")
-        assert composer.memories == ()
+        assert composer.context.memories == ()
         await rest(composer)
         assert host.heard(Composer.Rested)[-1].text == "my dog"
-        composer.set_memories([DOG])
-        assert composer.memories == (DOG,)
+        composer.context.set_memories([DOG])
+        assert composer.context.memories == (DOG,)
 
 
 async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> None:
@@ -248,7 +248,7 @@ async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> N
     texts = ["\x1b[2J\u202eevil\n" * 9, "喜欢喝乌龙茶，不喜欢绿茶。" * 4, "", "👨\u200d👩\u200d👧" * 20, "x" * 500]
     async with host.run_test(size=(80, 24)) as pilot:
         await rested(host, composer, pilot, "my kiln")
-        composer.set_memories([entry(f"m{n}", text) for n, text in enumerate(texts)])
+        composer.context.set_memories([entry(f"m{n}", text) for n, text in enumerate(texts)])
         line = composer.query_one(ContextLine)
         for width in (1, 5, 12, 20, 33, 57, 78, 118, 200):
             text = "".join(part.text for part in line._parts(width))
@@ -262,7 +262,7 @@ async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> N
 async def found(host: Any, composer: Composer, pilot: Any, text: str = "the lamp", **more: Any) -> None:
     """`text` was written, and two passages were found for it."""
     await rested(host, composer, pilot, text)
-    composer.set_passages([SETUP, LAMP], composer.text, composer.spans, **more)
+    composer.context.set_passages([SETUP, LAMP], composer.text, composer.spans, **more)
     await pilot.pause()
 
 
@@ -272,10 +272,10 @@ def sent(host: Any) -> Question:
 
 async def test_passages_are_counted_with_their_tokens(memories: Writing) -> None:
     host, composer = memories()
-    composer.count = lambda text: 100
+    composer.context.count = lambda text: 100
     async with host.run_test(size=(120, 30)) as pilot:
         await found(host, composer, pilot)
-        composer.set_memories([KILN])
+        composer.context.set_memories([KILN])
         await pilot.pause()
         line = drawn(host, composer).strip(" ─")
         assert line == "◆ 1 memory · ▤ 2 passages ~200 tok"
@@ -286,12 +286,12 @@ async def test_what_goes_is_what_is_shown_for_exactly_this_text(memories: Writin
     async with host.run_test() as pilot:
         await found(host, composer, pilot)
         await pilot.press("enter")
-        assert sent(host).passages == (SETUP.block, LAMP.block) and composer.passages == ()
+        assert sent(host).passages == (SETUP.block, LAMP.block) and composer.context.passages == ()
         await found(host, composer, pilot)
         await pilot.press("s", "enter")
         assert sent(host).text == "the lamps" and sent(host).passages is None, "they were found for another text"
         await rested(host, composer, pilot, "the lamp")
-        composer.set_passages([], "the lamp", composer.spans)
+        composer.context.set_passages([], "the lamp", composer.spans)
         await pilot.press("enter")
         assert sent(host).passages == ()
 
@@ -302,9 +302,9 @@ async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Wr
         await found(host, composer, pilot)
         leave_out(composer, SETUP.ref)
         await pilot.pause()
-        assert composer.passages == (LAMP,) and "1 of 2 passages" in drawn(host, composer)
+        assert composer.context.passages == (LAMP,) and "1 of 2 passages" in drawn(host, composer)
         await found(host, composer, pilot, "s")
-        assert composer.passages == (LAMP,)
+        assert composer.context.passages == (LAMP,)
         await pilot.press("x", "enter")
         assert sent(host).passages is None
         question = host.heard(Composer.Submitted)[-1].question
@@ -318,14 +318,14 @@ async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories:
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot, taken=False)
         assert "▤ 2 passages found ─" in drawn(host, composer)
-        assert "^B takes them" in drawn(host, composer) and composer.passages == ()
+        assert "^B takes them" in drawn(host, composer) and composer.context.passages == ()
         await pilot.press("enter")
         assert sent(host).passages == ()
         await found(host, composer, pilot, taken=False)
-        composer.context.take_all()
-        composer.decided()
+        composer.context.items.take_all()
+        composer.context.decided()
         await pilot.pause()
-        assert "▤ 2 passages ~" in drawn(host, composer) and composer.passages == (SETUP, LAMP)
+        assert "▤ 2 passages ~" in drawn(host, composer) and composer.context.passages == (SETUP, LAMP)
         await pilot.press("enter")
         assert sent(host).passages == (SETUP.block, LAMP.block), "the keys belong to the text all the time"
 
@@ -337,10 +337,10 @@ async def test_one_offered_passage_is_taken_and_what_is_found_later_is_only_offe
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot, taken=False)
         leave_out(composer, LAMP.ref)  # of what is offered: take it
-        assert composer.passages == (LAMP,)
+        assert composer.context.passages == (LAMP,)
         await rested(host, composer, pilot, " oil")
-        composer.set_passages([passage("oil.md"), LAMP], composer.text, composer.spans, taken=False)
-        assert composer.passages == (LAMP,)
+        composer.context.set_passages([passage("oil.md"), LAMP], composer.text, composer.spans, taken=False)
+        assert composer.context.passages == (LAMP,)
         await pilot.press("x", "enter")
         again = RetrievalResult((SETUP, LAMP), taken=False)
         assert again.picked(host.heard(Composer.Submitted)[-1].question) == (LAMP.block,)
@@ -350,21 +350,21 @@ async def test_memories_and_passages_that_are_left_out_stay_out_until_the_messag
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await found(host, composer, pilot)
-        composer.set_memories([KILN])
+        composer.context.set_memories([KILN])
         leave_all_out(composer)
         await pilot.pause()
         assert "◇ no memories · ▢ no passages" in drawn(host, composer)
         await pilot.press("x", "enter")
         assert sent(host).passages == () and sent(host).recalls is False
         await found(host, composer, pilot)
-        assert composer.passages == (SETUP, LAMP)
+        assert composer.context.passages == (SETUP, LAMP)
 
 
 async def test_a_mentioned_file_is_shown_and_cannot_be_left_out_while_it_is_mentioned(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @handbook/notes.txt")
-        composer.set_passages([], composer.text, composer.spans, files=[NOTES])
+        composer.context.set_passages([], composer.text, composer.spans, files=[NOTES])
         await pilot.pause()
         assert "▥ 1 file ~" in drawn(host, composer)
         leave_out(composer, NOTES.ref)
@@ -390,7 +390,9 @@ async def test_the_first_problem_is_said_behind_the_counts_and_the_others_are_co
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @handbook/notes.txt")
         given = {NOTES.ref: outside} if outside else {}
-        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside=given, problems=problems)
+        composer.context.set_passages(
+            [], composer.text, composer.spans, files=[NOTES], outside=given, problems=problems
+        )
         await pilot.pause()
         line = drawn(host, composer).strip(" ─")
         assert line.startswith("▥ ") and line.endswith(shown)
@@ -400,7 +402,9 @@ async def test_what_is_wrong_with_a_mention_is_said_on_the_line(memories: Writin
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @./gone")
-        composer.set_passages([], composer.text, composer.spans, problems=["@./gone is a folder; \x1b[2J\nindex it."])
+        composer.context.set_passages(
+            [], composer.text, composer.spans, problems=["@./gone is a folder; \x1b[2J\nindex it."]
+        )
         await pilot.pause()
         assert drawn(host, composer).strip(" ─") == "! @./gone is a folder; ␛[2J index it."
 
@@ -410,14 +414,14 @@ async def test_a_long_search_is_told_at_the_end_of_the_line_until_something_is_f
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "the lamp")
         before = [widget.region for widget in host.query("*") if not isinstance(widget, ContextLine)]
-        composer.set_searching("another text")
+        composer.context.set_searching("another text")
         await pilot.pause()
         assert "searching" not in drawn(host, composer)
-        composer.set_searching("the lamp")
+        composer.context.set_searching("the lamp")
         await pilot.pause()
         assert drawn(host, composer).endswith("─ searching… ──")
         assert [w.region for w in host.query("*") if not isinstance(w, ContextLine)] == before
-        composer.set_passages([], "the lamp", composer.spans)
+        composer.context.set_passages([], "the lamp", composer.spans)
         await pilot.pause()
         assert set(drawn(host, composer).strip()) == {"─"}
 
@@ -431,8 +435,8 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
         one, taken = sent(host), host.heard(Composer.Submitted)[-1].question.taken
         composer.restore(one.draft, one.without, one.recalls, taken)
         await rest(composer)
-        composer.set_passages([SETUP, LAMP], composer.text, composer.spans)
-        assert composer.passages == (LAMP,)
+        composer.context.set_passages([SETUP, LAMP], composer.text, composer.spans)
+        assert composer.context.passages == (LAMP,)
 
 
 async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: Writing) -> None:
@@ -449,7 +453,7 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
         await rested(host, composer, pilot, "the lamp")
         line = composer.query_one(ContextLine)
         for taken in (True, False):
-            composer.set_passages(
+            composer.context.set_passages(
                 [passage(name, f"{n}") for n, name in enumerate(names)],
                 "the lamp",
                 composer.spans,
@@ -459,7 +463,7 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
                 pasted=names,
                 outside={} if taken else {NOTES.ref: f"/灯台/{names[0]}/notes.txt"},
             )
-            composer.set_memories([UNITS, KILN])
+            composer.context.set_memories([UNITS, KILN])
             for width in (0, 1, 5, 12, 20, 33, 57, 78, 118, 200):
                 text = "".join(part.text for part in line._parts(width))
                 assert cell_len(text) == width, (width, text)
@@ -471,26 +475,32 @@ async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed
     composer.set_keys("Shift+F5")
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @~/notes.txt")
-        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
+        composer.context.set_passages(
+            [], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"}
+        )
         await pilot.pause()
         assert "▥ 0 of 1 file · ! /mnt/notes.txt needs your y ─" in drawn(host, composer)
         await pilot.press("y", "backspace")
-        assert composer.context.agreed == set(), "in the text it is a letter"
+        assert composer.context.items.agreed == set(), "in the text it is a letter"
         await rest(composer)
-        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
+        composer.context.set_passages(
+            [], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"}
+        )
         leave_out(composer, NOTES.ref)
-        assert composer.context.agreed == set()
-        composer.context.agreed.add("/mnt/notes.txt")
-        composer.decided()
+        assert composer.context.items.agreed == set()
+        composer.context.items.agreed.add("/mnt/notes.txt")
+        composer.context.decided()
         await pilot.pause()
         assert "▥ 1 file ~" in drawn(host, composer) and "needs" not in drawn(host, composer)
-        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/etc/notes.txt"})
+        composer.context.set_passages(
+            [], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/etc/notes.txt"}
+        )
         await pilot.pause()
         assert "/etc/notes.txt needs your y" in drawn(host, composer)
         await pilot.press("enter")
-        assert sent(host).meant.agreed == {"/mnt/notes.txt"} and composer.context.agreed == set()
+        assert sent(host).meant.agreed == {"/mnt/notes.txt"} and composer.context.items.agreed == set()
         composer.restore(sent(host).draft, agreed=sent(host).meant.agreed)
-        assert composer.context.agreed == {"/mnt/notes.txt"}
+        assert composer.context.items.agreed == {"/mnt/notes.txt"}
 
 
 @pytest.mark.parametrize(
@@ -510,10 +520,10 @@ async def test_that_a_pasted_mention_is_text_is_said_in_the_room_there_is(
     host, composer = memories()
     async with host.run_test(size=(width, 30)) as pilot:
         await rested(host, composer, pilot, "see it")
-        composer.set_passages([], composer.text, composer.spans, pasted=["./a/long/name/of/a/file/notes.txt"])
+        composer.context.set_passages([], composer.text, composer.spans, pasted=["./a/long/name/of/a/file/notes.txt"])
         await pilot.pause()
         assert drawn(host, composer).strip(" ─") == shown
         composer.set_keys("", "Alt+T")
-        composer.set_passages([], composer.text, composer.spans, pasted=["./a/notes.txt"])
+        composer.context.set_passages([], composer.text, composer.spans, pasted=["./a/notes.txt"])
         await pilot.pause()
         assert ("Alt+T" in drawn(host, composer)) is bool(shown)

@@ -40,7 +40,7 @@ async def offered(composer: Composer, pilot: Any, text: str, found: Sequence[Men
     """`text` was typed, and these completions came for its mention."""
     composer.type(text)
     await pilot.pause(ASKED)
-    composer.set_completions(found, beginning)
+    composer.mentions.set_completions(found, beginning)
     await pilot.pause()
 
 
@@ -87,7 +87,7 @@ async def test_typing_a_mention_asks_once_for_what_it_can_become(writing: Writin
         await pilot.press(*"see @han")
         await pilot.pause(ASKED)
         assert asked(host)[-1] == "han" and len(asked(host)) <= 4
-        composer.set_completions([HANDBOOK], "han")
+        composer.mentions.set_completions([HANDBOOK], "han")
         await pilot.pause()
         assert names(composer) == ["handbook"]
 
@@ -107,10 +107,10 @@ async def test_a_late_answer_for_what_was_typed_before_is_dropped(writing: Writi
         composer.type("@han")
         await pilot.pause(ASKED)
         await pilot.press("x")
-        composer.set_completions([HANDBOOK], "han")
+        composer.mentions.set_completions([HANDBOOK], "han")
         assert names(composer) == []
         await pilot.press("backspace", *" and")
-        composer.set_completions([HANDBOOK], "han")
+        composer.mentions.set_completions([HANDBOOK], "han")
         assert names(composer) == [], "the cursor is not at the mention any more"
 
 
@@ -133,10 +133,10 @@ async def test_tab_goes_from_a_collection_into_a_folder_to_a_file(writing: Writi
         await pilot.press("backspace")
         await pilot.pause(ASKED)
         assert asked(host)[-1] == "handbook/"
-        composer.set_completions([GUIDE, BLANKS], "handbook/")
+        composer.mentions.set_completions([GUIDE, BLANKS], "handbook/")
         await pilot.press("tab")
         assert composer.text == "see @handbook/guide/"
-        composer.set_completions([SETUP], "handbook/guide/")
+        composer.mentions.set_completions([SETUP], "handbook/guide/")
         await pilot.press("tab")
         assert composer.text == "see @handbook/guide/setup.md " and names(composer) == []
         assert composer.query_one("ComposerText").has_focus
@@ -150,7 +150,7 @@ async def test_names_with_blanks_are_quoted_and_a_folder_goes_on_inside_the_quot
         assert composer.text == '@"handbook/my notes/"'
         await pilot.pause(ASKED)
         assert asked(host)[-1] == "handbook/my notes/"
-        composer.set_completions([BLANK], "handbook/my notes/")
+        composer.mentions.set_completions([BLANK], "handbook/my notes/")
         await pilot.press("tab")
         assert composer.text == '@"handbook/my notes/a b.md" '
 
@@ -163,7 +163,7 @@ async def test_enter_completes_what_is_not_complete_and_sends_what_is(writing: W
         assert composer.text == "@handbook/ " and not host.asked
         await pilot.press("backspace")
         await pilot.pause(ASKED)
-        composer.set_completions([GUIDE], "handbook/")
+        composer.mentions.set_completions([GUIDE], "handbook/")
         await pilot.pause()
         assert names(composer) == ["handbook/guide/"]
         await pilot.press("enter")
@@ -176,7 +176,7 @@ async def test_enter_takes_what_the_arrows_chose_and_does_not_send(writing: Writ
     async with host.run_test() as pilot:
         await offered(composer, pilot, "@handbook/", [GUIDE, SETUP], "handbook/")
         await pilot.press("down", "down")
-        composer.set_completions([GUIDE, SETUP], "handbook/")
+        composer.mentions.set_completions([GUIDE, SETUP], "handbook/")
         await pilot.press("enter")
         assert composer.text == "@handbook/guide/setup.md " and not host.asked
         await pilot.press("enter")
@@ -191,7 +191,7 @@ async def test_escape_closes_the_list_for_this_mention_only(writing: Writing) ->
         assert names(composer) == [] and composer.text == "@han"
         await pilot.press("d")
         await pilot.pause(ASKED)
-        composer.set_completions([HANDBOOK], "hand")
+        composer.mentions.set_completions([HANDBOOK], "hand")
         assert names(composer) == []
         await offered(composer, pilot, " @han", [HANDBOOK], "han")
         assert names(composer) == ["handbook"]
@@ -215,7 +215,7 @@ async def test_the_list_shows_eight_rows_of_many_above_the_rule_and_moves_nothin
         await pilot.pause(ASKED)
         before = composer.region
         many = [Mention(f"handbook/灯台の本{n}" + "x" * 90, "", MentionKind.FILE) for n in range(50)]
-        composer.set_completions([*many, Mention('handbook/"', "", MentionKind.FILE)], "handbook/")
+        composer.mentions.set_completions([*many, Mention('handbook/"', "", MentionKind.FILE)], "handbook/")
         await pilot.pause()
         found = composer.query_one(MentionList)
         assert composer.region == before and found.region.bottom == before.y and found.size.height == 8

@@ -70,12 +70,12 @@ async def test_what_is_picked_from_the_list_counts_and_of_a_path_to_attach_nothi
     composer.set_commands([("attach", "Attach")])
     async with host.run_test() as pilot:
         await pilot.press("@", "h")
-        composer.set_completions([Mention("h@b.md", "h@b.md", MentionKind.FILE)], "h")
+        composer.mentions.set_completions([Mention("h@b.md", "h@b.md", MentionKind.FILE)], "h")
         await pilot.press("tab")
         assert composer.text == '@"h@b.md" ' and composer.spans == (Span(0, 9, MENTION),)
         composer.replace_text("")
         composer.type("/attach ./h")
-        composer.set_completions([Mention("./h @b.md", "h @b.md", MentionKind.FILE)], "./h")
+        composer.mentions.set_completions([Mention("./h @b.md", "h @b.md", MentionKind.FILE)], "./h")
         await pilot.press("tab")
         assert composer.text == "/attach ./h @b.md" and composer.spans == ()
 
@@ -104,7 +104,7 @@ async def test_what_is_no_mention_is_not_touched(writing: Writing, text: str) ->
     async with host.run_test() as pilot:
         composer.insert(text)
         await pilot.press("left")
-        assert not composer._touched() and signs(composer) == set()
+        assert not composer.mentions.touch() and signs(composer) == set()
 
 
 async def test_for_what_was_pasted_no_list_opens_until_it_is_touched(writing: Writing) -> None:
@@ -114,14 +114,14 @@ async def test_for_what_was_pasted_no_list_opens_until_it_is_touched(writing: Wr
         await pilot.press("d")
         await pilot.pause(0.12)
         assert host.heard(Composer.Mentioning) == []
-        composer.set_completions([Mention("handbook", "handbook", MentionKind.COLLECTION)], "hand")
+        composer.mentions.set_completions([Mention("handbook", "handbook", MentionKind.COLLECTION)], "hand")
         assert not composer.query_one(MentionList).is_open
         await pilot.press("tab")
         for _ in range(100):
             if host.heard(Composer.Mentioning):
                 break
             await pilot.pause(0.05)
-        composer.set_completions([Mention("handbook", "handbook", MentionKind.COLLECTION)], "hand")
+        composer.mentions.set_completions([Mention("handbook", "handbook", MentionKind.COLLECTION)], "hand")
         assert composer.query_one(MentionList).is_open
 
 

@@ -222,7 +222,7 @@ class ChatScreen(Screen[None]):
         self.messages = MessageController(workspace, service, costs, self.server, self.sending, transcript, composer)
         self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
-        composer.arguments = {"tag": self.conversations.known_tags}
+        composer.commands.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         service.tools.can_ask = True
         self.server.show()

@@ -49,7 +49,7 @@ class ContextController:
         """The path of a file that was pasted last."""
         self._told_changed: frozenset[tuple[str, str]] = frozenset()
         """Conversations and their changed files that the user was notified of."""
-        composer.count = self._count
+        composer.context.count = self._count
 
     # -- found for what is written
 
@@ -65,31 +65,33 @@ class ContextController:
         found = await self._memory.recall(key, text) if key and text else ()
         if self.workspace.shows(key):
             # The profile comes first in the question; what belongs to the question itself is shown first.
-            self._composer.set_memories([entry for recalled in reversed(found) for entry in recalled.entries], text)
+            self._composer.context.set_memories(
+                [entry for recalled in reversed(found) for entry in recalled.entries], text
+            )
 
     @in_worker("dialog")
     async def choose(self) -> None:
         """Take the passages that are offered; else have the user choose, item by item, what goes with the message."""
         from kvchat.ui.screens.context import ContextScreen
 
-        items = self._composer.context
+        items = self._composer.context.items
         if not items.all:
             self.workspace.say("Nothing extra goes with this message")
         elif items.is_offer:
             items.take_all()
-            self._composer.decided()
+            self._composer.context.decided()
         else:
             await self.workspace.ask(
                 ContextScreen(
                     items,
                     lambda item: self._price(item.sent, item.tokens, item.is_image),
-                    self._composer.decided,
+                    self._composer.context.decided,
                 )
             )
 
     @in_worker("retrieve", exclusive=True)
     async def _find(self, id: str, text: str, spans: Spans, editing: str | None) -> None:
-        slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.set_searching(text))
+        slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.context.set_searching(text))
         try:
             found = await self.retrieve(id, text, MentionScope(spans), editing)
         finally:
@@ -98,7 +100,7 @@ class ContextController:
             return
         # An edit asks again with what is found; nothing is offered for it.
         offers_none = editing is not None and not found.taken
-        self._composer.set_passages(
+        self._composer.context.set_passages(
             () if offers_none else found.passages,
             text,
             spans,
@@ -121,7 +123,7 @@ class ContextController:
     @in_worker("mention", exclusive=True)
     async def suggest(self, beginning: str) -> None:
         """Completions of a mention that begins like this."""
-        self._composer.set_completions(await self._retrieval.completions(beginning, SUGGESTED), beginning)
+        self._composer.mentions.set_completions(await self._retrieval.completions(beginning, SUGGESTED), beginning)
 
     def show_attached(self) -> None:
         """Show the estimated prefill of what goes with the message."""
@@ -131,7 +133,7 @@ class ContextController:
             return
         blocks = composer.blocks
         self._warm_up.prepare(self.workspace.current.id, blocks)
-        found = [item for kind in (FILE, PASSAGE) for item in composer.context.kept(kind)]
+        found = [item for kind in (FILE, PASSAGE) for item in composer.context.items.kept(kind)]
         sent = rendered(blocks, "") if blocks else ""
         attached = len(images_in(blocks))
         tokens = (self._count(sent) if sent else 0) + attached * MOST_TOKENS + sum(item.tokens for item in found)

@@ -427,7 +427,7 @@ class SendingController:
     def show_looking_up(self) -> None:
         """On the line over the composer: what goes with the message before is still being looked up."""
         sending = self._sending.get(self.workspace.open_id)
-        self._composer.set_sending(sending is not None and sending.is_slow and sending.is_begun)
+        self._composer.context.set_sending(sending is not None and sending.is_slow and sending.is_begun)
 
     def stop_looking_up(self) -> bool:
         """Take back the message of the open conversation that is on its way; where it is too late for that, have its

@@ -1,4 +1,4 @@
-"""The part of the composer that completes mentions of documents while they are typed.
+"""Completes mentions of documents while they are typed.
 
 Typing never waits for it, and a result for earlier text is dropped. Enter sends unless something is marked, and nothing
 is offered for what was pasted.
@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
-from textual.widgets import TextArea
+from textual.widget import Widget
 
-from kvchat.commands.slash import Parsed, parse
 from kvchat.ui.widgets.composer import messages as messages
-from kvchat.ui.widgets.composer import slash
-from kvchat.ui.widgets.composer.context import Accompanied
 from kvchat.ui.widgets.composer.mentions import MentionList, Typed, asked_for, completed, is_folder, path_at, typed_at
+from kvchat.ui.widgets.composer.slash import SlashCommands
+from kvchat.ui.widgets.composer.text import ComposerText
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Mention
@@ -25,13 +24,15 @@ ASK_DELAY = 0.05
 """Seconds without a change after which the completions of a mention are asked for."""
 
 
-class Completing(Accompanied):
-    """The list of what the mention at the cursor can become."""
+class MentionCompletion:
+    """What the mention at the cursor can become, with the list that shows it."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self.commands: Sequence[slash.Command] = ()
-        self._mentions = MentionList()
+    def __init__(self, widget: Widget, area: ComposerText, commands: SlashCommands) -> None:
+        """`widget`: the one that asks what a mention can become; `area` has the text."""
+        self._widget = widget
+        self._area = area
+        self._commands = commands
+        self.list = MentionList()
         self._asking: Timer | None = None
         self._closed_at: tuple[int, int] | None = None
         """Where the mention begins whose list the user closed."""
@@ -41,20 +42,8 @@ class Completing(Accompanied):
         typed = self._typed
         if typed is None or asked_for(typed) != beginning or self._closed_at == self._place(typed):
             return
-        if not (self._mentions.moved and self._mentions.typed == typed):
-            self._mentions.offer(typed, mentions)
-
-    def _parsed(self) -> Parsed:
-        """What the text means. What was pasted is text, as a log is, but for a line that is one of our commands."""
-        found, pasted = parse(self._area.text), self._area.pasted_first
-        is_ours = found.command is not None and self._known(found.command) is not None
-        if "\n" in pasted.strip() or (len(pasted) > len(found.command or "") and not is_ours):
-            return Parsed(None, self._area.text)
-        return found
-
-    def _known(self, command: str) -> str | None:
-        """The command on offer that this is, in any case."""
-        return next((known.name for known in self.commands if known.name.casefold() == command.casefold()), None)
+        if not (self.list.moved and self.list.typed == typed):
+            self.list.offer(typed, mentions)
 
     @property
     def _typed(self) -> Typed | None:
@@ -63,7 +52,7 @@ class Completing(Accompanied):
         if not area.has_focus or not area.selection.is_empty:
             return None
         row, column = area.cursor_location
-        command, _ = self._parsed() if area.text.startswith("/") else (None, "")
+        command, _ = self._commands.parsed() if area.text.startswith("/") else (None, "")
         if command is not None:
             return path_at(area.text, column) if row == 0 else None
         typed = typed_at(area.document[row], column)
@@ -72,7 +61,7 @@ class Completing(Accompanied):
     def _place(self, typed: Typed) -> tuple[int, int]:
         return self._area.cursor_location[0], typed.start
 
-    def _look_for_mention(self) -> None:
+    def look(self) -> None:
         """The text was changed: ask what the mention at the cursor can become."""
         if self._asking is not None:
             self._asking.stop()
@@ -80,15 +69,15 @@ class Completing(Accompanied):
         typed = self._typed
         if typed is None or self._closed_at != self._place(typed):
             self._closed_at = None
-            self._mentions.narrow(typed)
+            self.list.narrow(typed)
         if typed is not None and self._closed_at is None:
-            self._asking = self.set_timer(ASK_DELAY, lambda: self._ask(typed))
+            self._asking = self._widget.set_timer(ASK_DELAY, lambda: self._ask(typed))
 
     def _ask(self, typed: Typed) -> None:
         if typed == self._typed:
-            self.post_message(messages.Mentioning(asked_for(typed)))
+            self._widget.post_message(messages.Mentioning(asked_for(typed)))
 
-    def _complete(self, mention: Mention) -> None:
+    def complete(self, mention: Mention) -> None:
         """Put a mention in the place of what was typed of it. A folder goes on."""
         typed, area = self._typed, self._area
         if typed is None:
@@ -102,13 +91,13 @@ class Completing(Accompanied):
         end_row, column = area.pick(written + blank, *place, mention=len(written) if is_whole else 0)
         area.move_cursor((end_row, column - back))
         if not is_folder(mention):
-            self._mentions.close()
+            self.list.close()
 
-    def _touched(self, clicked: bool = False) -> bool:
+    def touch(self, clicked: bool = False) -> bool:
         """Make the pasted mention at the cursor one that counts; False: there is none. `clicked`: the one that the
         cursor is in, not behind."""
         area = self._area
-        if not area.selection.is_empty or self._parsed().command is not None:
+        if not area.selection.is_empty or self._commands.parsed().command is not None:
             return False
         from kvchat.documents.mentions import at_place
 
@@ -118,36 +107,32 @@ class Completing(Accompanied):
         area.touch(mention.start, mention.end_of(mention.names[min(1, len(mention.names) - 1)]))
         return True
 
-    def _mention_key(self, key: str) -> bool:
+    def key(self, key: str) -> bool:
         """Act on a key while the list is open; False when it is not used here. Tab never leaves a mention; it, or a
         click, makes a mention of one that was pasted."""
-        mentions = self._mentions
+        shown = self.list
         if key == "click":
-            return self._touched(clicked=True)
-        if not mentions.is_open:
-            return key == "tab" and (self._typed is not None or self._touched())
+            return self.touch(clicked=True)
+        if not shown.is_open:
+            return key == "tab" and (self._typed is not None or self.touch())
         if key in ("up", "down"):
-            mentions.move(-1 if key == "up" else 1)
+            shown.move(-1 if key == "up" else 1)
         elif key == "tab":
-            self._complete(mentions.chosen or mentions.items[0])
-        elif key == "enter" and mentions.chosen is not None:
-            self._complete(mentions.chosen)
+            self.complete(shown.chosen or shown.items[0])
+        elif key == "enter" and shown.chosen is not None:
+            self.complete(shown.chosen)
         elif key == "escape":
             typed = self._typed
             self._closed_at = self._place(typed) if typed is not None else None
-            mentions.close()
+            shown.close()
         else:
             if key in ("enter", "other", "send"):
-                mentions.close()
+                shown.close()
             return False
         return True
 
-    def on_mention_list_chosen(self, event: MentionList.Chosen) -> None:
-        event.stop()
-        self._complete(event.mention)
-
-    def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
-        event.stop()
+    def cursor_moved(self) -> None:
+        """The list goes on only with the mention that is at the cursor now."""
         typed = self._typed
-        if self._mentions.is_open and typed != self._mentions.typed:
-            self._mentions.narrow(typed)
+        if self.list.is_open and typed != self.list.typed:
+            self.list.narrow(typed)

@@ -49,8 +49,8 @@ class DraftChanged(Message, namespace="composer"):
 
 
 class Rested(Message, namespace="composer"):
-    """The text changed and the typing rests: `set_memories` takes what would be recalled for it, `set_passages` what
-    was found in the documents. Empty where no message is being written. `spans`: those of the text."""
+    """The text changed and the typing rests: `Composer.context` takes what would be recalled for it, and what was
+    found in the documents. Empty where no message is being written. `spans`: those of the text."""
 
     def __init__(self, text: str, key: str, spans: Spans = ()) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Rested(Message, namespace="composer"):
 
 
 class Mentioning(Message, namespace="composer"):
-    """A mention with this beginning is being typed: `set_completions` takes what it can become."""
+    """A mention with this beginning is being typed: `Composer.mentions` takes what it can become."""
 
     def __init__(self, beginning: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Mentioning(Message, namespace="composer"):
 
 
 class ContextChanged(Message, namespace="composer"):
-    """What goes with the message has changed: `passages` and `context` tell."""
+    """What goes with the message has changed: `Composer.context` tells."""
 
 
 class PathPasted(Message, namespace="composer"):

@@ -1,13 +1,15 @@
-"""The list of matching slash commands above the composer."""
+"""Slash commands in the composer: which is meant, and the list of those that match what is typed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from textual.message import Message
 
+from kvchat.commands.slash import Parsed, parse
 from kvchat.ui.widgets.composer.suggestions import Row, Suggestions
+from kvchat.ui.widgets.composer.text import ComposerText
 
 
 class Command(NamedTuple):
@@ -55,3 +57,50 @@ class SlashList(Suggestions[Command]):
 
     def clicked(self, item: Command) -> None:
         self.post_message(self.Chosen(item))
+
+
+class SlashCommands:
+    """The commands on offer, with the list of those that match."""
+
+    def __init__(self, area: ComposerText) -> None:
+        """`area` has the text."""
+        self._area = area
+        self.offered: Sequence[Command] = ()
+        self.arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
+        """What the words behind a command may be, by its name."""
+        self.list = SlashList()
+
+    def parsed(self) -> Parsed:
+        """What the text means. What was pasted is text, as a log is, but for a line that is one of our commands."""
+        found, pasted = parse(self._area.text), self._area.pasted_first
+        is_ours = found.command is not None and self.known(found.command) is not None
+        if "\n" in pasted.strip() or (len(pasted) > len(found.command or "") and not is_ours):
+            return Parsed(None, self._area.text)
+        return found
+
+    def known(self, command: str) -> str | None:
+        """The command on offer that this is, in any case."""
+        return next((known.name for known in self.offered if known.name.casefold() == command.casefold()), None)
+
+    def look(self) -> None:
+        """The text was changed: list what it can become."""
+        text, has_focus = self._area.text, self._area.has_focus
+        typed = typed_name(text)
+        if typed is None and has_focus and (words := self._arguments(text)):
+            self.list.show(words, marks_first=False)
+        else:
+            self.list.show(matching(self.offered, typed) if typed is not None and has_focus else ())
+
+    def _arguments(self, text: str) -> list[Command]:
+        """The words that the one at the end of a command may become, each with the whole command."""
+        for name, words in self.arguments.items() if text.startswith("/") else ():
+            if (typed := argument_typed(text, name)) is not None:
+                before, last = typed
+                minus = "-" if last.startswith("-") else ""
+                return [
+                    Command(f"{before}{minus}{word}", "")
+                    for word in words()
+                    if word.startswith(last.removeprefix("-").removeprefix("#").casefold())
+                    and word != last.removeprefix("-")
+                ]
+        return []

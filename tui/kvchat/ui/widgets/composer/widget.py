@@ -2,19 +2,22 @@
 
 Nothing typed or pasted is lost or sent by accident. Only a key sends; clearing can be undone; a draft goes out under
 the key of the conversation it was loaded for.
+
+Its parts: the text, `context` (what goes with the message), `commands` and `mentions` (what the text at the cursor can
+become).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Self, TypeAlias
 
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.document._document import Selection
 from textual.timer import Timer
@@ -29,8 +32,10 @@ from kvchat.sanitize import one_line
 from kvchat.ui.bindings import binding
 from kvchat.ui.key_queue import idle
 from kvchat.ui.widgets.composer import messages, slash
-from kvchat.ui.widgets.composer.completion import Completing
+from kvchat.ui.widgets.composer.completion import MentionCompletion
+from kvchat.ui.widgets.composer.context import MessageContext
 from kvchat.ui.widgets.composer.context_items import MEMORY, Picked
+from kvchat.ui.widgets.composer.mentions import MentionList
 from kvchat.ui.widgets.composer.text import ComposerText
 
 _SHELL_OR_NOTE = re.compile(r"[!#][A-Za-z~./][^\n]*")
@@ -40,7 +45,7 @@ DRAFT_DELAY = 0.4
 """Seconds without a change after which the draft is announced."""
 
 
-class Composer(Completing):
+class Composer(Vertical):
     """A text area of 1 to 12 lines, with a list of commands above it when the text begins with /, or of documents
     where a mention is typed.
 
@@ -93,13 +98,13 @@ class Composer(Completing):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._enter_sends = enter_sends
-        self.arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
-        """What the words behind a command may be, by its name."""
         self.is_first: Callable[[str], bool] = lambda sign: True
         """Whether what begins with this sign, ! or #, is to be sent for the first time; from now on it was."""
         self._key = ""
         self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
-        self._list = slash.SlashList()
+        self.context = MessageContext(self, self._area)
+        self.commands = slash.SlashCommands(self._area)
+        self.mentions = MentionCompletion(self, self._area, self.commands)
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
@@ -117,9 +122,9 @@ class Composer(Completing):
         """Whether a question waits for the user's word."""
 
     def compose(self) -> ComposeResult:
-        yield self._list
-        yield self._mentions
-        yield self._line
+        yield self.commands.list
+        yield self.mentions.list
+        yield self.context.line
         with Horizontal():
             yield Static(Content("›"), classes="composer-prompt", markup=False)
             yield self._area
@@ -183,7 +188,7 @@ class Composer(Completing):
         self._area.move_cursor(self._area.document.end)
         self._announced = self.draft
         self._close_lists()
-        self._begin_context()
+        self.context.begin()
         self.post_message(self.Loaded(key))
 
     def replace_text(self, text: str) -> None:
@@ -246,9 +251,9 @@ class Composer(Completing):
     ) -> None:
         """Put back a message that could not be sent, in front of what has been typed since. What was left out of it,
         or taken along, stays so."""
-        context = self.context
-        none = context.none if memories else context.none | {MEMORY}
-        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none, agreed | context.agreed)
+        items = self.context.items
+        none = items.none if memories else items.none | {MEMORY}
+        self.context.begin(Picked(dropped | items.dropped, taken | items.taken), none, agreed | items.agreed)
         self._area.put(draft.before(self._area.draft))
 
     def begin(self, words: str) -> None:
@@ -262,11 +267,11 @@ class Composer(Completing):
 
     def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """The slash commands on offer, as (name without the slash, description)."""
-        self.commands = [slash.Command(*command) for command in commands]
+        self.commands.offered = [slash.Command(*command) for command in commands]
 
     def set_keys(self, choose: str, complete: str = "Tab", enter: str = "enter", newline: str = "^J") -> None:
         """As for the line of what goes with the message; `enter`, `newline`: as the row of keys shows them."""
-        super().set_keys(choose, complete)
+        self.context.set_keys(choose, complete)
         self._send_keys = enter, newline
         if self.is_mounted:
             self._fit_to_screen()
@@ -296,11 +301,11 @@ class Composer(Completing):
     def _on_decision(self, key: str) -> bool:
         """Act on a key of the text area; False when it is not used here."""
         area = self._area
-        if self._mention_key(key) or key == "click":
+        if self.mentions.key(key) or key == "click":
             return True
         if key in ("enter", "other"):
             sends = (key == "enter") == self.enter_sends
-            if key == "enter" and (command := self._list.chosen):
+            if key == "enter" and (command := self.commands.list.chosen):
                 self._run(command.name, "")
             elif sends and not self._continued(key):
                 self.submit()
@@ -319,8 +324,8 @@ class Composer(Completing):
             return True
         if key in ("up", "down"):
             step = -1 if key == "up" else 1
-            if self._list.is_open:
-                self._list.move(step)
+            if self.commands.list.is_open:
+                self.commands.list.move(step)
                 return True
             if self.has_question and area.is_at_edge(step):
                 self.post_message(self.QuestionWanted())
@@ -329,14 +334,14 @@ class Composer(Completing):
                 self.post_message(self.TakeBackRequested())
                 return True
             return area.recall(-step)
-        if not self._list.is_open:
+        if not self.commands.list.is_open:
             if key == "tab" and self.has_question:
                 self.post_message(self.QuestionWanted())
                 return True
             return key == "tab" and self._area.select_field()
         if key == "tab":
-            area.put(Draft(f"/{(self._list.chosen or self._list.items[0]).name} "))
-        self._list.close()
+            area.put(Draft(f"/{(self.commands.list.chosen or self.commands.list.items[0]).name} "))
+        self.commands.list.close()
         return True
 
     def _continued(self, key: str) -> bool:
@@ -362,15 +367,15 @@ class Composer(Completing):
         """Send what is written, or run it when it is a command. An empty message is not sent: it asks for the next one
         of the queue."""
         text = self.text
-        command, rest = self._parsed()
+        command, rest = self.commands.parsed()
         if command is not None:
-            if (known := self._known(command)) is not None:
-                spans = self._spans_of(rest)
-                self.commanded = Question(rest, self.blocks, MentionScope(spans, frozenset(self.context.agreed)))
+            if (known := self.commands.known(command)) is not None:
+                spans = self.context.spans_of(rest)
+                self.commanded = Question(rest, self.blocks, MentionScope(spans, frozenset(self.context.items.agreed)))
                 self._run(known, expanded(rest, spans))
             else:
                 self._area.selection = Selection((0, 0), (0, 1 + len(command)))  # what is typed takes its place
-                self.post_message(self.Notice(no_command(command, [c.name for c in self.commands])))
+                self.post_message(self.Notice(no_command(command, [c.name for c in self.commands.offered])))
             return
         if (hint := _HINTS.get(text[:1], "")) and _SHELL_OR_NOTE.fullmatch(text) and self.is_first(text[0]):
             self.post_message(self.Notice(f"{hint} · the same key again sends it as it is"))
@@ -392,20 +397,21 @@ class Composer(Completing):
 
     def take(self) -> Submitted | None:
         """The message that is written, taken out of the composer; None: there is none, or it is a command."""
-        command, rest = self._parsed()
+        command, rest = self.commands.parsed()
         if command is not None or not rest.strip():
             return None
-        picked, meant = self._left_out(), MentionScope(self._spans_of(rest), frozenset(self.context.agreed))
-        found = self._passages_for(rest)
+        context = self.context
+        picked, found = context.picked(), context.passages_for(rest)
+        meant = MentionScope(context.spans_of(rest), frozenset(context.items.agreed))
         question = Question(
             rest,
             self.blocks,
             meant,
             None if found is None else tuple(one.block for one in found),
-            self._files_for(rest),
+            context.files_for(rest),
             without=picked.dropped,
             taken=picked.taken,
-            recalls=MEMORY not in self.context.none,
+            recalls=MEMORY not in context.items.none,
         )
         submitted = self.Submitted(question, self._key)
         self._empty(keep_chips=True)
@@ -424,12 +430,12 @@ class Composer(Completing):
             self._area.chips = {}
         self._area.load(Draft())
         self._close_lists()
-        self._begin_context()
+        self.context.begin()
         self.flush()
 
     def _close_lists(self) -> None:
-        self._list.close()
-        self._mentions.close()
+        self.commands.list.close()
+        self.mentions.list.close()
 
     # Events.
 
@@ -455,38 +461,28 @@ class Composer(Completing):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
         self._told_of_field = False
-        typed = slash.typed_name(self.text)
-        if typed is None and self._area.has_focus and (offered := self._arguments()):
-            self._list.show(offered, marks_first=False)
-        else:
-            self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
-        self._look_for_mention()
+        self.commands.look()
+        self.mentions.look()
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(DRAFT_DELAY, self._rested)
 
-    def _arguments(self) -> list[slash.Command]:
-        """The words that the one at the end of a command may become, each with the whole command."""
-        for name, words in self.arguments.items() if self.text.startswith("/") else ():
-            if (typed := slash.argument_typed(self.text, name)) is not None:
-                before, last = typed
-                minus = "-" if last.startswith("-") else ""
-                return [
-                    slash.Command(f"{before}{minus}{word}", "")
-                    for word in words()
-                    if word.startswith(last.removeprefix("-").removeprefix("#").casefold())
-                    and word != last.removeprefix("-")
-                ]
-        return []
-
     def _rested(self) -> None:
         self.flush()
-        command, text = self._parsed()
-        self._rest_on(text if command is None and text.strip() else "")
+        command, text = self.commands.parsed()
+        self.context.rest_on(text if command is None and text.strip() else "", self._key)
 
     def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
         event.stop()
         self._run(event.command.name, "")
+
+    def on_mention_list_chosen(self, event: MentionList.Chosen) -> None:
+        event.stop()
+        self.mentions.complete(event.mention)
+
+    def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
+        event.stop()
+        self.mentions.cursor_moved()
 
     def on_descendant_blur(self) -> None:
         self._close_lists()
