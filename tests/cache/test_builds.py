@@ -8,7 +8,7 @@ import pytest
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested, writes_checkpoints
 from kvchat.cache.llamacpp.simulator import Simulator
-from kvchat.cache.llamacpp.trust import ENOUGH, Trust, trust_from_json, trust_to_json
+from kvchat.cache.llamacpp.trust import ENOUGH, Trust
 from kvchat.cache.tokens import Tokens
 
 
@@ -88,7 +88,7 @@ def test_a_build_of_another_rule_never_becomes_sure(one_in: int) -> None:
 
 def test_what_was_shown_is_kept_for_the_next_run() -> None:
     half = after(Trust(), *[(KINDS[at % 3], 100, 100) for at in range(ENOUGH - 1)])
-    again = trust_from_json(trust_to_json(half))
+    again = Trust.from_json(half.to_json())
     assert not again.is_sure("b9999") and after(again, (KINDS[0], 9, 9)).is_sure("b9999")
-    assert trust_from_json(trust_to_json(after(half, (KINDS[0], 9, 9)))).is_sure("b9999")
-    assert trust_from_json("") == trust_from_json('{"exact": 1}') == trust_from_json("[") == Trust()
+    assert Trust.from_json(after(half, (KINDS[0], 9, 9)).to_json()).is_sure("b9999")
+    assert Trust.from_json("") == Trust.from_json('{"exact": 1}') == Trust.from_json("[") == Trust()

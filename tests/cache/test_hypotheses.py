@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
@@ -190,7 +190,7 @@ def test_slots_that_one_guess_explains_surprise_nobody() -> None:
     )
 )
 def test_a_shape_is_kept_as_text(shape: Shape) -> None:
-    assert shape_from_json(shape_to_json(shape)) == shape
+    assert Shape.from_json(shape.to_json()) == shape
 
 
 KEPT = to_builtins(Shape())
@@ -207,7 +207,7 @@ KEPT = to_builtins(Shape())
 @example(json.dumps({**KEPT, "slots": 0}))
 @example('{"rewind": "anywhere", "slots": NaN}')
 def test_a_text_that_is_no_shape_gives_none_or_a_shape_that_works(text: str) -> None:
-    shape = shape_from_json(text)
+    shape = Shape.from_json(text)
     if shape is not None:
         simulator = Simulator(shape)
         simulator.end(simulator.begin(Tokens(range(1, 3000)), "", 0.0).slot, Tokens((7,)))
@@ -227,7 +227,7 @@ def test_a_text_that_is_no_shape_gives_none_or_a_shape_that_works(text: str) -> 
     ],
 )
 def test_what_is_not_a_shape_is_not_taken(text: str) -> None:
-    assert shape_from_json(text) is None
+    assert Shape.from_json(text) is None
 
 
 def test_guesses_that_are_far_behind_are_not_played_on() -> None:

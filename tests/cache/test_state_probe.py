@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kvchat.cache.llamacpp.state_probe import StateProbe, spread_of
+from kvchat.cache.llamacpp.state_probe import StateProbe
 
 ONE = StateProbe(((3, -0.5), (7, -1.25), (9, -4.0)), 99)
 
@@ -40,4 +40,4 @@ def test_the_same_values_of_other_tokens_are_not_the_same() -> None:
 
 def test_the_spread_is_the_largest_difference() -> None:
     probes = [StateProbe(((3, value),), 9) for value in (-1.0, -1.5, -1.25)]
-    assert spread_of(probes) == 0.5 and spread_of(probes[:1]) == 0.0
+    assert StateProbe.spread(probes) == 0.5 and StateProbe.spread(probes[:1]) == 0.0

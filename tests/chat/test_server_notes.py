@@ -15,7 +15,7 @@ from kvchat.cache.cache import Cache
 from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.journal import Journal
 from kvchat.cache.llamacpp.hypotheses import Hypotheses
-from kvchat.cache.notes import note_in
+from kvchat.cache.notes import Note
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_notes import ServerNotes
 from kvchat.chat.cache.turn_journal import TurnJournal
@@ -140,7 +140,7 @@ async def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() ->
 async def test_a_slot_is_ours_only_as_it_was_left() -> None:
     run = Run(slots=2)
     run.turn("light", "a1")
-    note = note_in(await run.note())
+    note = Note.from_json(await run.note())
     assert note is not None
     slot = next(slot for slot, held in enumerate(note.slots) if held is not None)
     left = note.left_in(slot, SlotCount(305, 3))
@@ -168,10 +168,10 @@ async def test_a_parked_state_that_another_kvchat_took_is_gone_here_too() -> Non
 async def test_a_request_on_its_way_is_noted() -> None:
     run = Run()
     run.simulator.begin(LIGHT, "light", 0.0)
-    note = note_in(await run.note())
+    note = Note.from_json(await run.note())
     assert note is not None and note.running == 0
     run.simulator.end(Tokens.unknown(3))
-    note = note_in(await run.note())
+    note = Note.from_json(await run.note())
     assert note is not None and note.running is None
 
 
@@ -193,10 +193,10 @@ ODD = (None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]})
     ],
 )
 async def test_a_damaged_or_old_note_is_none_or_harmless(text: str) -> None:
-    if note_in(text) is not None:
+    if Note.from_json(text) is not None:
         run = Run(text)
         run.turn("light", "a1")
-        note = note_in(await run.note())
+        note = Note.from_json(await run.note())
         assert note is not None and any(claim.sure for claim in note.claims())
 
 
@@ -221,7 +221,7 @@ async def test_what_others_wrote_is_kept_and_nothing_is_written_twice() -> None:
     await one.notes.noted()
     assert one.stored == theirs, "nothing of ours is new"
     one.turn("light", "a2")
-    now = note_in(await one.note())
+    now = Note.from_json(await one.note())
     assert one.written == 2 and now is not None and mine != one.stored
     assert {use.conversation for use in now.uses} == {"light", "ships"}
 

@@ -1,4 +1,5 @@
-"""The cache is a library with one door: few names, and nothing behind them but msgspec."""
+"""The cache is a library with a door, and a second one for its adapter in chat: few names, and nothing behind them but
+msgspec."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 
 import kvchat.cache
+from kvchat.cache import tracking
 
 TREE = Path(__file__).parents[2] / "tui" / "kvchat"
-MOST = 25
-"""Names that the rest uses."""
+MOST, MOST_TRACKING = 25, 25
+"""Names that the rest uses, and those of the second door."""
+MOST_ASKED = 12
+"""Methods of `Cache`."""
 ALONE = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -37,14 +41,15 @@ print(*({"asyncio", "socket", "sqlite3", "httpx", "textual"} & sys.modules.keys(
 """
 
 
-def _used() -> set[str]:
-    """What the rest imports of the cache; `*` for the package itself, which would hand on all of it."""
+def _used(*, by_its_adapter: bool, module: str = "kvchat.cache") -> set[str]:
+    """What is imported of the cache, by its adapter or by the rest; `*` for the package itself, which would hand on all
+    of it."""
     found = set[str]()
     for path in TREE.rglob("*.py"):
-        if path.is_relative_to(TREE / "cache") or path.is_relative_to(TREE / "chat" / "cache"):
+        if path.is_relative_to(TREE / "cache") or path.is_relative_to(TREE / "chat" / "cache") is not by_its_adapter:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kvchat.cache"):
+            if isinstance(node, ast.ImportFrom) and node.module == module:
                 found |= {name.name for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module == "kvchat":
                 found |= {"*" for name in node.names if name.name == "cache"}
@@ -54,9 +59,23 @@ def _used() -> set[str]:
 
 
 def test_the_rest_uses_few_names() -> None:
-    used = _used()
+    used = _used(by_its_adapter=False)
     assert used <= set(kvchat.cache.NAMES)
     assert len(used) <= MOST
+
+
+def test_its_adapter_goes_through_two_doors() -> None:
+    """The import contract says that there is no other way; each name is one that somebody uses."""
+    assert _used(by_its_adapter=True) <= set(kvchat.cache.NAMES)
+    assert not _used(by_its_adapter=False, module="kvchat.cache.tracking")
+    named = {name for name, value in vars(tracking).items() if not name.startswith("_") and name != "annotations"}
+    assert _used(by_its_adapter=True, module="kvchat.cache.tracking") == named
+    assert len(named) <= MOST_TRACKING and not named & set(kvchat.cache.NAMES)
+
+
+def test_few_things_are_asked_of_it() -> None:
+    asked = [name for name, value in vars(kvchat.cache.Cache).items() if callable(value) and not name.startswith("_")]
+    assert len(asked) <= MOST_ASKED, asked
 
 
 @pytest.mark.process

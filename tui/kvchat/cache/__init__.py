@@ -1,6 +1,7 @@
 """What a server's prompt cache holds, as the client knows it. Pure: no I/O.
 
-This is the door: nothing else imports the modules behind it. Each is loaded when a name of it is first used.
+This is the door: nothing else imports the modules behind it. Each is loaded when a name of it is first used. A second
+one, `tracking`, is for who notes what was sent, and stores it for the next run.
 
 In `llamacpp`: a simulator of its slots and how to use them best. In `causes`: why a turn was prefilled again. `price`:
 what an act would prefill.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kvchat.cache.causes.cut import dropped_text as dropped_text
     from kvchat.cache.causes.evidence import Change as Change
     from kvchat.cache.causes.evidence import Evidence as Evidence
+    from kvchat.cache.causes.explain import finding_of as finding_of
     from kvchat.cache.causes.remedies import ENGINE_FLAGS as ENGINE_FLAGS
     from kvchat.cache.causes.remedies import Flags as Flags
     from kvchat.cache.causes.remedies import RemedyChange as RemedyChange
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from kvchat.cache.llamacpp.checkpoints import Memory as Memory
     from kvchat.cache.llamacpp.planner import Plan as Plan
     from kvchat.cache.llamacpp.planner import PlannedWay as PlannedWay
+    from kvchat.cache.llamacpp.planner import Way as Way
     from kvchat.cache.llamacpp.prediction import Prediction as Prediction
     from kvchat.cache.llamacpp.server_state import ServerState as ServerState
     from kvchat.cache.llamacpp.server_state import SlotCount as SlotCount
@@ -47,10 +50,11 @@ _MODULES = {
     "causes.cause": ("Divergence", "Finding", "Reason", "Remedy"),
     "causes.cut": ("dropped_text",),
     "causes.evidence": ("Change", "Evidence"),
+    "causes.explain": ("finding_of",),
     "causes.remedies": ("ENGINE_FLAGS", "Flags", "RemedyChange", "RemedyWay"),
     "llamacpp.cache_config": ("Rewind", "Shape"),
     "llamacpp.checkpoints": ("Memory",),
-    "llamacpp.planner": ("Plan", "PlannedWay"),
+    "llamacpp.planner": ("Plan", "PlannedWay", "Way"),
     "llamacpp.prediction": ("Prediction",),
     "llamacpp.server_state": ("ServerState", "SlotCount"),
     "llamacpp.slot_state": ("Held",),

@@ -338,7 +338,7 @@ class Cache:
         """Why a request prefilled more than was new; None: it did not, or hardly. `evidence`: of one with what a client
         knows of it; None: of the last request, by token ids alone, if it was heard of. Asked once for each: rules
         that a prediction was wrong by lose trust."""
-        from kvchat.cache.causes.explain import explain, silent_loss  # first needed behind the first answer
+        from kvchat.cache.causes.explain import finding_of  # first needed behind the first answer
 
         found = evidence if evidence is not None else self._evidence()
         if found is None:
@@ -348,7 +348,7 @@ class Cache:
             uses = tuple(use.unforeseen for use in found.uses)
             found = replace(found, prediction=None, evicted=None, uses=uses)
         found = replace(found, shape=self._shape(found), may_be_full=self.guesses.may_park)
-        finding = explain(found) or silent_loss(found)
+        finding = finding_of(found)
         predicted, cached = figures.predicted_cached, figures.cached_tokens
         if predicted is not None and cached is not None and not figures.predicted_roughly:
             kind = f"{found.changed_by or 'question'}, {said.source if said is not None else ''}"

@@ -15,15 +15,13 @@ from msgspec import Meta, Struct
 
 from kvchat.cache.journal import Journal, Sighting, Use
 from kvchat.cache.llamacpp.checkpoints import Memory
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, shape_to_json
+from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.server_state import ServerState, SlotCount
-from kvchat.cache.llamacpp.slot_observer import UNSEEN, SlotObserver
-from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache.llamacpp.slot_observer import SOMEWHERE, UNSEEN, SlotObserver
+from kvchat.cache.llamacpp.slot_state import Held, State
 from kvchat.cache.tokens import Tokens
 
-State = tuple[str, str, int]
-"""Conversation, digest of the last message, tokens: what identifies a state."""
 Count = Annotated[int, Meta(ge=0, le=1 << 24)]
 Index = Annotated[int, Meta(ge=0, le=1 << 12)]
 
@@ -102,6 +100,18 @@ class Note(Struct, frozen=True):
     file: str = ""
     """Of the model, as of `ServerState`."""
 
+    @classmethod
+    def from_json(cls, text: str) -> Note | None:
+        """The note in `text`; None if it is not one, or an older kvchat's."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
+
+    def runs_in(self, slot: int) -> bool:
+        """Whether a request that was not ended yet may be in a slot."""
+        return self.running in (slot, SOMEWHERE)
+
     def claims(self) -> Iterator[Claim]:
         """All states that it names."""
         yield from filter(None, self.slots)
@@ -121,18 +131,6 @@ class Note(Struct, frozen=True):
         """How far back what a slot holds can go, as of `Hypotheses.memories`."""
         at = sum(claim is not None for claim in self.slots[:slot])
         return {kind: memories[at] for kind, memories in self.memories.items() if at < len(memories)}
-
-
-def note_in(text: str) -> Note | None:
-    """The note in `text`; None if it is not one, or an older kvchat's."""
-    try:
-        return msgspec.json.decode(text, type=Note)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-
-
-def state_of(held: Held) -> State:
-    return held.owner, held.tip, len(held.tokens)
 
 
 class CacheNotes:
@@ -178,7 +176,7 @@ class CacheNotes:
         )
 
     def _fingerprint(self) -> int:
-        return zlib.crc32("".join(shape_to_json(shape) for shape in self._guesses.shapes).encode())
+        return zlib.crc32("".join(shape.to_json() for shape in self._guesses.shapes).encode())
 
     def recall(self, note: Note) -> None:
         """Go on from what another run noted, which the next look corrects."""

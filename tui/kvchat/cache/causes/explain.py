@@ -49,6 +49,11 @@ _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
 )
 
 
+def finding_of(evidence: Evidence) -> Finding | None:
+    """As `explain`, else what the server has lost without a word."""
+    return explain(evidence) or silent_loss(evidence)
+
+
 def explain(evidence: Evidence) -> Finding | None:
     """Why this turn had wasted tokens. None: a first read, no more than noise, or figures that are not known.
 

@@ -6,7 +6,9 @@ import re
 from enum import StrEnum
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
+
+from kvchat.values import decode, encode
 
 
 class Rewind(StrEnum):
@@ -94,6 +96,20 @@ class Shape(Struct, frozen=True):
     """Tokens of one prefill batch (`n_batch`)."""
     micro_batch: int = 512
     """Tokens of one computation (`n_ubatch`)."""
+
+    def to_json(self) -> str:
+        return encode(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Shape | None:
+        """The shape in `text`; None if it is not one."""
+        try:
+            shape = decode(text, cls)
+        except (ValueError, RecursionError):
+            return None
+        numbers = [value for value in astuple(shape) if isinstance(value, (int, float))]
+        is_sound = all(0 <= number < 1 << 62 for number in numbers)
+        return shape if shape.slots and shape.batch and shape.micro_batch and is_sound else None
 
     def with_options(self, other: Shape) -> Shape:
         """This with the options of a server with which `other` was learnt, as far as they are not the model's."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.batches import told_by_batches
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
@@ -20,7 +20,6 @@ from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.figures.accounting import NOISE
-from kvchat.values import decode, encode
 
 MEMORY = 0.9
 """How much of its record a guess keeps with each new request: a rule that changed shows after a few."""
@@ -375,7 +374,7 @@ class Hypotheses:
 
     @property
     def _sorted(self) -> list[_Hypothesis]:
-        return sorted(self._all, key=lambda guess: shape_to_json(guess.simulator.shape))
+        return sorted(self._all, key=lambda guess: guess.simulator.shape.to_json())
 
     @property
     def records(self) -> list[tuple[float, int]]:
@@ -504,21 +503,3 @@ def guesses(
     ]
     first = [replace(learnt, slots=slots)] if learnt else []
     return list(dict.fromkeys(replace(one, context=whole(one.unified)) for one in (*first, *found)))
-
-
-def shape_to_json(shape: Shape) -> str:
-    return encode(shape)
-
-
-def shape_from_json(text: str) -> Shape | None:
-    """The shape in `text`; None if it is not one."""
-    try:
-        shape = decode(text, Shape)
-    except (ValueError, RecursionError):
-        return None
-    numbers = [value for value in astuple(shape) if isinstance(value, (int, float))]
-    return (
-        shape
-        if shape.slots and shape.batch and shape.micro_batch and all(0 <= number < 1 << 62 for number in numbers)
-        else None
-    )

@@ -165,6 +165,12 @@ class Simulator:
         few = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
         return Simulator(self.shape, replace(self._state(), parked=few))
 
+    def reused_of(self, held: Held, prompt: Tokens) -> int:
+        """Tokens of a prompt that are reused of a state that was just restored."""
+        alone = Simulator(self.shape)
+        alone.restored(0, held)
+        return alone.predict(prompt, 0).cached
+
     def predict(
         self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = (), answers: int = 1
     ) -> Prediction:

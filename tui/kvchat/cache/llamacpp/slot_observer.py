@@ -89,6 +89,14 @@ class SlotObserver:
         same = (tasks, tuple(count.tokens for count in counts)) == (self.tasks, self.tokens)
         return is_used and same and not self.state.asleep and not any(count.busy for count in counts)
 
+    def used_since_begin(self, counts: Sequence[SlotCount]) -> list[int]:
+        """The slots whose last task is another one than before the last request of ours."""
+        return _with_new_task(counts, self.tasks_at_begin)
+
+    def used_since_look(self, counts: Sequence[SlotCount]) -> list[int]:
+        """The slots whose last task is another one than at the last look."""
+        return _with_new_task(counts, self.tasks)
+
     def request_sent(self) -> int:
         """A request of ours is on its way, whose prompt `Cache.sent` gets now or later; its number."""
         self.tasks_at_begin, self._unheard, self._began = self.tasks, False, True
@@ -214,6 +222,6 @@ class SlotObserver:
         self._began = True
 
 
-def with_new_task(counts: Sequence[SlotCount], before: Sequence[int | None]) -> list[int]:
+def _with_new_task(counts: Sequence[SlotCount], before: Sequence[int | None]) -> list[int]:
     """The slots whose last task is another one than `before`."""
     return [slot for slot, count in enumerate(counts) if before[slot : slot + 1] != (count.task,)]

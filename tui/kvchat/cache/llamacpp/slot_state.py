@@ -8,6 +8,9 @@ from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory
 from kvchat.cache.tokens import Tokens
 
+State = tuple[str, str, int]
+"""Conversation, digest of the last message, tokens: what identifies a state."""
+
 
 class Held(Struct, frozen=True):
     """What a slot or a parked entry holds."""
@@ -21,6 +24,10 @@ class Held(Struct, frozen=True):
     """How far back it can go."""
     tip: str = ""
     """The digest, in hex, of the last message of the branch it is of, as far as that is settled; empty: not known."""
+
+    @property
+    def state(self) -> State:
+        return self.owner, self.tip, len(self.tokens)
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:

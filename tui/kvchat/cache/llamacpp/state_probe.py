@@ -48,7 +48,7 @@ class StateProbe(Struct, frozen=True):
         they are equal bit for bit)."""
         return self.difference(other) <= 2 * spread
 
-
-def spread_of(probes: Sequence[StateProbe]) -> float:
-    """How far probes of one state are apart at most; infinite where one of them is not sound."""
-    return max((one.difference(other) for at, one in enumerate(probes) for other in probes[:at]), default=0.0)
+    @staticmethod
+    def spread(probes: Sequence[StateProbe]) -> float:
+        """How far probes of one state are apart at most; infinite where one of them is not sound."""
+        return max((one.difference(other) for at, one in enumerate(probes) for other in probes[:at]), default=0.0)

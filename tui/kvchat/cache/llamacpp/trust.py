@@ -36,6 +36,18 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
     doubt: float = 0.0
     """How often predictions were wrong of late."""
 
+    def to_json(self) -> str:
+        """What the next run is to know of it: not the doubts of late."""
+        return msgspec.json.encode(Trust(self.exact, self.wrong, self.is_shown)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Trust:
+        """The trust in `text`; none where it is not one, or an older kvchat's."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return cls()
+
     def is_sure(self, build: str) -> bool:
         """Whether a prediction for a server of this build is shown as sure."""
         return self.doubt < DOUBTFUL and (self.is_shown or is_tested(build))
@@ -65,16 +77,3 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
         if self.is_shown or (sum(exact.values()) >= self.enough and len(exact) >= self.KINDS):
             return Trust(is_shown=True, doubt=self.doubt * MEMORY)
         return Trust(exact, self.wrong, doubt=self.doubt * MEMORY)
-
-
-def trust_to_json(trust: Trust) -> str:
-    """What the next run is to know of it: not the doubts of late."""
-    return msgspec.json.encode(Trust(trust.exact, trust.wrong, trust.is_shown)).decode()
-
-
-def trust_from_json(text: str) -> Trust:
-    """The trust in `text`; none where it is not one, or an older kvchat's."""
-    try:
-        return msgspec.json.decode(text, type=Trust)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return Trust()

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache import Tokens
-from kvchat.cache.tokens import NO_TOKENS
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.tools import calls_in
 from kvchat.prompt.wire import canonical
@@ -41,14 +40,14 @@ class UserStarts:
             try:
                 marker = await self._tokens(await self._text(model))
             except BackendError:
-                marker = NO_TOKENS
+                marker = Tokens()
             self._markers[model] = marker
         return tuple(prompt.places_of(marker))
 
     async def _tokens(self, marker: str) -> Tokens:
         """The marker's ids as they are within a prompt: at the very start there may be an extra token."""
         if not marker:
-            return NO_TOKENS
+            return Tokens()
         once = await self._access.tokens_of(marker)
         return (await self._access.tokens_of(marker + marker)).after(len(once))
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from kvchat.cache import Act, Price
-from kvchat.cache.price import PrefillSpan, alternatives, prefill_span, price
+from kvchat.cache.tracking import PrefillSpan, alternatives, prefill_span, price
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.conversations.live import OpenConversation

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache import Tokens
-from kvchat.cache.causes.divergence import content_of
-from kvchat.cache.tokens import NO_TOKENS
+from kvchat.cache.tracking import content_of
 from kvchat.chat.cache.message_offsets import TurnSeparators
 from kvchat.chat.events import EventBus, WarmthChanged
 from kvchat.prompt.message import Message, Role
@@ -190,7 +189,7 @@ class PromptTokens:
             return None if turn.wires else 0
         said = content_of(turn.wires[-1]).strip()
         at = text.rfind(said) if len(said) >= CLEAR else -1
-        told = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else NO_TOKENS
+        told = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else Tokens()
         return len(told) if told and whole.starts_with(told) else None
 
     async def with_calls_as_they_came(self, turn: ChatTurn, prompt: str) -> Tokens | None:
@@ -218,7 +217,7 @@ class PromptTokens:
         a call. `prompt`: what was answered, of `length` tokens."""
         key = _key(settled)
         if (found := self._prefixes.get(key)) is None:
-            return NO_TOKENS
+            return Tokens()
         self._prefixes[key] = replace(found, is_retokenised=True)
         text, same = self._frames.get(key, ("", ""))[0], length
         if said and (at := text.find(said, len(prompt))) >= 0:

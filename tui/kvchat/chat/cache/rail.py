@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from kvchat.backends.dialect import ChatTurn
-from kvchat.cache.llamacpp.planner import DETOUR, Way
+from kvchat.cache import Way
+from kvchat.cache.tracking import DETOUR
 from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache

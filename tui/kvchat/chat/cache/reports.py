@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache import Finding, Held
-from kvchat.cache.llamacpp.planner import DETOUR
+from kvchat.cache.tracking import DETOUR
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_states import KeptStates

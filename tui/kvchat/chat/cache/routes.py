@@ -10,10 +10,8 @@ from collections.abc import Awaitable, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.cache import Held, Plan, Rewind, Shape, Tokens
-from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way
-from kvchat.cache.llamacpp.simulator import Simulator
-from kvchat.cache.tokens import NO_TOKENS
+from kvchat.cache import Held, Plan, PlannedWay, Rewind, Tokens, Way
+from kvchat.cache.tracking import DETOUR, WORTH, Restorable
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
@@ -79,7 +77,7 @@ class Routes:
     def _beside(self, cache: ServerCache, id: str, prompt: Tokens) -> PlannedWay | None:
         """The cheapest way to send `prompt`, of conversation `id` or of none, that takes nothing of the one that is
         looked at; None: there is none."""
-        keep = self._next_of_open(cache, id) or NO_TOKENS
+        keep = self._next_of_open(cache, id) or Tokens()
         return cache.simulated.beside(prompt, keep, detour=self._core.settings.cache.detour)
 
     def _next_of_open(self, cache: ServerCache, id: str) -> Tokens | None:
@@ -166,13 +164,13 @@ class Routes:
         """
         simulated, snapshots = cache.simulated, self._saver.snapshots(cache)
         ids = snapshots.ids(snapshot) if snapshots is not None else None
-        shapes = [simulated.best.shape]
+        guesses = [simulated.best]
         if not (whole := _is_whole(snapshot, path)):
-            shapes.append(simulated.guesses.modest(prefix).shape)
-        goes_back = all(shape.rewind is Rewind.ANYWHERE for shape in shapes)
+            guesses.append(simulated.guesses.modest(prefix))
+        goes_back = all(guess.shape.rewind is Rewind.ANYWHERE for guess in guesses)
         if ids is None or not (goes_back or (cache.simulated.is_sure and snapshot.memory.checkpoints)):
             return snapshot.tokens if whole else 0
-        return min(_reused_of(Held(ids, "", 0.0, snapshot.memory), prefix, shape) for shape in shapes)
+        return min(guess.reused_of(Held(ids, "", 0.0, snapshot.memory), prefix) for guess in guesses)
 
     def _secured(self, cache: ServerCache) -> dict[int, int]:
         """By slot whose state is in a snapshot, or can be put into one: what that and restoring it cost, in tokens."""
@@ -219,10 +217,3 @@ class Routes:
 def _is_whole(snapshot: Snapshot, path: Sequence[Node]) -> bool:
     """Whether a branch has all the messages of a snapshot."""
     return snapshot.shared(digests(path)) >= len(snapshot.path)
-
-
-def _reused_of(held: Held, prompt: Tokens, shape: Shape) -> int:
-    """Tokens of a prompt that are reused of a state that was just restored."""
-    simulator = Simulator(shape)
-    simulator.restored(0, held)
-    return simulator.predict(prompt, 0).cached

@@ -32,13 +32,8 @@ from kvchat.backends.dialect import (
     ServerInfo,
     Waiting,
 )
-from kvchat.cache import Cache, Held, Plan, ServerState, SlotCount, Tokens
-from kvchat.cache.cache import NOWHERE
-from kvchat.cache.causes.divergence import content_of
-from kvchat.cache.llamacpp.hypotheses import TOLERANCE
-from kvchat.cache.llamacpp.simulator import Prediction
-from kvchat.cache.llamacpp.slot_observer import Look, with_new_task
-from kvchat.cache.tokens import NO_TOKENS
+from kvchat.cache import NOWHERE, Cache, Held, Plan, Prediction, ServerState, SlotCount, Tokens
+from kvchat.cache.tracking import TOLERANCE, Look, content_of
 from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.prompt_tokens import PromptTokens
@@ -162,7 +157,7 @@ class ServerCache:
         """Conversations of whose last prompt the server told no tokens: what it holds of them is unknown."""
         self._current: Playback | None = None
         """The chat request that is being played, or was played last."""
-        self._side_prompt = NO_TOKENS
+        self._side_prompt = Tokens()
         self._users = UserStarts(access)
 
     def heard(self) -> None:
@@ -471,7 +466,7 @@ class ServerCache:
         if not self.simulated.guesses.surely_cached(request.tokens, request.pinned):
             return False
         before, counts = self.slots.tasks_at_begin, await self._counts() or ()
-        if with_new_task(counts, before) != [prediction.slot]:
+        if self.slots.used_since_begin(counts) != [prediction.slot]:
             return False
         task, earlier = counts[prediction.slot].task, [task for task in before if task is not None]
         return task is not None and bool(earlier) and task > max(earlier)
@@ -489,7 +484,7 @@ class ServerCache:
         prediction = request.prediction
         if request.altered or abs(prediction.cached - cached) <= TOLERANCE:
             return None
-        new = with_new_task(await self._counts() or (), self.slots.tasks_at_begin)
+        new = self.slots.used_since_begin(await self._counts() or ())
         return new[0] if request.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot else None
 
     def left(self, tracked: TrackedTurn, ended: EndedAnswers, settled: ChatTurn) -> None:
@@ -580,7 +575,7 @@ class ServerCache:
 
     def _unplayed(self, request: SentRequest, answer: Node, counts: Sequence[SlotCount]) -> None:
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
-        found, owner = with_new_task(counts, self.slots.tasks), request.turn.session_id
+        found, owner = self.slots.used_since_look(counts), request.turn.session_id
         self._observe(counts, None)
         new = [slot for slot in found if counts[slot].tokens or request.turn.answers == 1]  # else empty again
         if len(new) == 1 and counts[new[0]].tokens:
@@ -625,13 +620,13 @@ class ServerCache:
         else:
             prefix = await self.prompts.prefix(settled)
         history = self.prompts.known_history(settled)
-        known = NO_TOKENS
+        known = Tokens()
         if prefix is not None and prefix.common(prompt) == len(prompt):
             stopped = stopped_by_model(state)
             differs = (
                 history is not None and stopped is not None and not reads_back(count, history - len(prompt), stopped)
             )
-            known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
+            known = Tokens() if differs else prefix.after(len(prompt)).first(count)
             if ended.came is not None and request.turn.known is None:
                 printed, known = known, await self._as_it_came(request, ended.came, count, stopped=bool(stopped))
                 differs = not known or known != printed
@@ -640,11 +635,11 @@ class ServerCache:
                 if came is not None:  # in as many tokens or others
                     longer, differs = len(came) - len(prefix) - 1, True
                     fits = reads_back(count, history + longer - len(prompt), bool(stopped))
-                    known = came.after(len(prompt)).first(count) if fits else NO_TOKENS
+                    known = came.after(len(prompt)).first(count) if fits else Tokens()
             if differs and answer.message.calls:
                 said = answer.text or answer.message.reasoning
                 same = await self.prompts.retokenised(settled, request.rendered, len(prompt), said)
-                known = known or (same if ended.came is None else NO_TOKENS)  # a text may be printed in other words
+                known = known or (same if ended.came is None else Tokens())  # a text may be printed in other words
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
     async def _as_it_came(self, request: PredictedRequest, came: str, count: int, *, stopped: bool) -> Tokens:
@@ -656,7 +651,7 @@ class ServerCache:
             or whole.common(prompt) < len(prompt)
             or not reads_back(count, len(whole) - len(prompt), stopped)
         ):
-            return NO_TOKENS
+            return Tokens()
         return whole.after(len(prompt))
 
     def holds(self, conversation: str, path: tuple[str, ...]) -> None:

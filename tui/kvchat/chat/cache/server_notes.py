@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.cache import Cache, Held, SlotCount, Tokens
-from kvchat.cache.llamacpp.slot_observer import SOMEWHERE
-from kvchat.cache.notes import Claim, Note, State, note_in, state_of
+from kvchat.cache.tracking import Claim, Note, State
 from kvchat.chat.cache.turn_journal import TurnJournal
 from kvchat.chat.ground import Ground
 from kvchat.store import StoreError
@@ -62,8 +61,8 @@ class ServerNotes:
         """The same, as it was found out for the last note."""
         self._asked: dict[tuple[str, str], asyncio.Task[None]] = {}
         """By branch: who asks for its ids."""
-        self._left_running: int | None = None
-        """The slot of a request that another run never ended."""
+        self._recalled: Note | None = None
+        """What another run noted, until the slots are looked at: it may never have ended a request."""
         self._last = ""
         """The note that was read or written last."""
         self._last_facts: object = None
@@ -74,11 +73,11 @@ class ServerNotes:
     def recall(self) -> None:
         """Go on from what another run noted, which the next look corrects."""
         self._last = self._ground.setting(self._name)
-        if (note := note_in(self._last)) is None:
+        if (note := Note.from_json(self._last)) is None:
             return
         self._simulated.notes.recall(note)
         self._merge(note)
-        self._left_running = note.running
+        self._recalled = note
 
     def _merge(self, note: Note) -> None:
         """Take over who used the server."""
@@ -91,23 +90,23 @@ class ServerNotes:
 
     def explains(self, slot: int, found: SlotCount) -> bool:
         """Whether another kvchat noted that it left what a slot holds; the simulator then has it."""
-        if self._left_running in (slot, SOMEWHERE):
+        if self._recalled is not None and self._recalled.runs_in(slot):
             self._slots.inherits = True
             return True
-        note = note_in(self._ground.setting(self._name))
+        note = Note.from_json(self._ground.setting(self._name))
         held = note.left_in(slot, found) if note is not None else None
         if note is None or held is None:
             return False
         self._slots.adopt(slot, held, note.memories_of(slot))
-        if (ours := note_in(self._last)) is not None:  # from which the other kvchat went on
+        if (ours := Note.from_json(self._last)) is not None:  # from which the other kvchat went on
             gone = {claim.state for claim in ours.parked} - {claim.state for claim in note.parked}
-            self._slots.forget_parked(lambda held: state_of(held) in gone)
+            self._slots.forget_parked(lambda held: held.state in gone)
         self._merge(note)
         return True
 
     def looked(self) -> None:
         """The slots were looked at: what another run left running has ended, or is known by now."""
-        self._left_running = None
+        self._recalled = None
 
     @property
     def is_known(self) -> bool:
@@ -136,7 +135,7 @@ class ServerNotes:
         sure = {state: self._unknown.pop(state) for state in states}
 
         def known(held: Held) -> Held:
-            count = sure.get(state_of(held), 0)
+            count = sure.get(held.state, 0)
             if not count or ids is None or count > len(ids) or held.tokens.known:
                 return held
             return replace(held, tokens=ids.first(count) + held.tokens.after(count))
@@ -166,7 +165,7 @@ class ServerNotes:
 
     async def _write(self) -> None:
         stored = self._ground.setting(self._name)
-        if stored != self._last and (others := note_in(stored)) is not None:
+        if stored != self._last and (others := Note.from_json(stored)) is not None:
             self._merge(others)
         note = msgspec.json.encode(self._note()).decode()
         if note != self._last:
@@ -178,7 +177,7 @@ class ServerNotes:
         before, self._counted = self._counted, {}
 
         def claim(held: Held) -> Claim:
-            state = state_of(held)
+            state = held.state
             sure = self._sure.get(state, before.get(state))
             if sure is None and held.tip and held.tokens.known and (ids := self._ids.known(*state[:2])) is not None:
                 sure = held.tokens.common(ids)  # an answer may be other tokens in a prompt than it was sampled in

@@ -9,11 +9,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from kvchat.backends.dialect import ChatTurn
-from kvchat.cache import Shape, Tokens
-from kvchat.cache.causes.evidence import NOBODY, Sent, ServerIdentity
-from kvchat.cache.journal import SentPrompt
-from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.simulator import Simulator
+from kvchat.cache import Prediction, Shape, Tokens
+from kvchat.cache.tracking import NOBODY, Sent, SentPrompt, ServerIdentity, Simulator
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.wire import canonical
 

@@ -39,14 +39,8 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.backends.kinds import kind_of
-from kvchat.cache import Cache, Change, Finding, Rewind, ServerState, Shape
-from kvchat.cache.causes.evidence import LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import is_tested
-from kvchat.cache.llamacpp.hypotheses import shape_from_json, shape_to_json
-from kvchat.cache.llamacpp.planner import DETOUR, Way
-from kvchat.cache.llamacpp.trust import trust_from_json, trust_to_json
-from kvchat.cache.notes import note_in
-from kvchat.cache.tokens import NO_TOKENS
+from kvchat.cache import Cache, Change, Finding, Rewind, ServerState, Shape, Tokens, Trust, Way
+from kvchat.cache.tracking import DETOUR, LastRead, Note, Sent, ServerIdentity, is_tested
 from kvchat.chat.cache.branch_ids import ServerBranchIds
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.model_file import model_in_file
@@ -191,7 +185,7 @@ class CacheTracker:
             journal=self._journal.log,
             now=self._ground.timestamp,
         )
-        simulated.trust = trust_from_json(self._ground.setting(_trust_key(info)))
+        simulated.trust = Trust.from_json(self._ground.setting(_trust_key(info)))
         cache = ServerCache(backend, info, simulated, self._journal, self._ground)
         if known is None:
             cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), simulated, self._journal)
@@ -231,7 +225,7 @@ class CacheTracker:
     def _may_be_several(self, info: ServerInfo, state: ServerState) -> bool:
         """Whether it is to be found out if several servers share an address: in a run that ends with its answer only
         where another one answered the last time."""
-        note = note_in(self._ground.setting(notes_key(info)))
+        note = Note.from_json(self._ground.setting(notes_key(info)))
         return not self._servers.links.is_brief or (note is not None and note.process not in ("", state.process))
 
     async def _told_apart(self, backend: Backend, met: str = "") -> None:
@@ -292,15 +286,13 @@ class CacheTracker:
 
     def learnt(self, info: ServerInfo) -> Shape | None:
         """What was learnt about this server's cache, if anything was."""
-        return shape_from_json(self._ground.setting(_rules_key(info)))
+        return Shape.from_json(self._ground.setting(_rules_key(info)))
 
     async def learn(self, link: Link, cache: ServerCache) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
-        learnt = (
-            {} if is_tested(cache.server.build) else {_trust_key(cache.server): trust_to_json(cache.simulated.trust)}
-        )
+        learnt = {} if is_tested(cache.server.build) else {_trust_key(cache.server): cache.simulated.trust.to_json()}
         if link.connector.cache_shape() is None:
-            learnt[_rules_key(cache.server)] = shape_to_json(cache.simulated.best.shape)
+            learnt[_rules_key(cache.server)] = cache.simulated.best.shape.to_json()
         for key, text in learnt.items():
             if self._ground.setting(key) != text:
                 await self._ground.keep_setting(key, text)
@@ -369,9 +361,9 @@ class CacheTracker:
         if cache is not None:
             finding = cache.simulated.explain(evidence)
         else:
-            from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
+            from kvchat.cache import finding_of  # after the first paint
 
-            finding = explain(evidence) or silent_loss(evidence)
+            finding = finding_of(evidence)
         if finding is None:
             return figures, None
         figures = replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
@@ -541,7 +533,7 @@ class CacheTracker:
         path = conversation.tree.path(node_id)
         if cache is None or not cache.prompts.works:
             return shared.warmth(path, self._ground.timestamp()) if shared else UNKNOWN
-        prefix = cache.prompts.known_prefix(self._requests.after(conversation, path)) or NO_TOKENS
+        prefix = cache.prompts.known_prefix(self._requests.after(conversation, path)) or Tokens()
         if not prefix:
             return UNKNOWN
         simulator = cache.simulated.best

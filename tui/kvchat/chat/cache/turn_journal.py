@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import kind_of
-from kvchat.cache import Change, Tokens
-from kvchat.cache.causes.evidence import Evidence, LastRead, ServerIdentity
-from kvchat.cache.journal import Journal, number_at
+from kvchat.cache import Change, Evidence, Tokens
+from kvchat.cache.tracking import Journal, LastRead, ServerIdentity, number_at
 from kvchat.chat.cache.tracked_turn import BROKEN_OFF, SentRequest
 from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.figures.cause import Cause

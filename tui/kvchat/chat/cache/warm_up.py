@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, HostClass, PrefillAccess, ServerInfo
-from kvchat.cache import Tokens
-from kvchat.cache.llamacpp.planner import WORTH, PlannedWay, Way
+from kvchat.cache import PlannedWay, Tokens, Way
+from kvchat.cache.tracking import WORTH
 from kvchat.chat.cache.cache_probe import probe, unused
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache

@@ -28,7 +28,6 @@ from kvchat.backends.engine.snapshots import Claims, SnapshotDir, SnapshotError
 from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.backends.http.transport import unskippable
 from kvchat.cache import Memory, StateProbe, Tokens
-from kvchat.cache.tokens import NO_TOKENS
 from kvchat.chat.cache.states.state_proof import RESTORE_S, StateProof, StateReturn
 from kvchat.paths import PathError, reason
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
@@ -50,7 +49,7 @@ class SlotContent(Struct, frozen=True):
     path: tuple[str, ...] = ()
     """The digests of all messages up to it, root first; without it the snapshot replaces every other one of the
     conversation."""
-    ids: Tokens = NO_TOKENS
+    ids: Tokens = Tokens()
     """Its tokens, as far as they are known; where the file tells them, that is believed."""
     memory: Memory = field(default_factory=Memory)
     """How far back the state can go, as far as it is known."""

@@ -13,7 +13,6 @@ from enum import StrEnum, auto
 
 from kvchat.backends.dialect import BackendError, SlotFiles
 from kvchat.cache import StateProbe, Tokens
-from kvchat.cache.llamacpp.state_probe import spread_of
 
 PROBE_S = 20.0
 RESTORE_S = 60.0
@@ -105,7 +104,7 @@ class StateProof:
             if not isinstance(again, StateProbe):
                 return again
             probes.append(again)
-        spread = spread_of(probes)
+        spread = StateProbe.spread(probes)
         if not math.isfinite(spread) or not first.proves(back, spread):
             return StateReturn.CHANGED
         self.spread = spread

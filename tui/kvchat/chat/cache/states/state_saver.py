@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from kvchat.backends.dialect import Backend
-from kvchat.cache import Rewind, Tokens
-from kvchat.cache.llamacpp.planner import WORTH, PlannedWay
+from kvchat.cache import PlannedWay, Rewind, Tokens
+from kvchat.cache.tracking import WORTH
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, SlotOutcome, Snapshots
 from kvchat.chat.conversations.conversations import ConversationObserver

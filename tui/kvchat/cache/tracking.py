@@ -1,0 +1,31 @@
+"""The second door, for a client that keeps track of what it has sent: `kvchat.chat.cache`.
+
+Beside the first door's names it needs what predictions are put down with (`Journal`, `SentPrompt` and what is evidence
+of it), what is stored for the next run (`Note`), and what decides how a request is sent (`Restorable`, `WORTH`). Who
+only sends prompts needs nothing of it.
+"""
+
+from __future__ import annotations
+
+from kvchat.cache.causes.divergence import content_of as content_of
+from kvchat.cache.causes.evidence import NOBODY as NOBODY
+from kvchat.cache.causes.evidence import LastRead as LastRead
+from kvchat.cache.causes.evidence import Sent as Sent
+from kvchat.cache.causes.evidence import ServerIdentity as ServerIdentity
+from kvchat.cache.journal import Journal as Journal
+from kvchat.cache.journal import SentPrompt as SentPrompt
+from kvchat.cache.journal import number_at as number_at
+from kvchat.cache.llamacpp.cache_config import is_tested as is_tested
+from kvchat.cache.llamacpp.hypotheses import TOLERANCE as TOLERANCE
+from kvchat.cache.llamacpp.planner import DETOUR as DETOUR
+from kvchat.cache.llamacpp.planner import WORTH as WORTH
+from kvchat.cache.llamacpp.planner import Restorable as Restorable
+from kvchat.cache.llamacpp.simulator import Simulator as Simulator
+from kvchat.cache.llamacpp.slot_observer import Look as Look
+from kvchat.cache.llamacpp.slot_state import State as State
+from kvchat.cache.notes import Claim as Claim
+from kvchat.cache.notes import Note as Note
+from kvchat.cache.price import PrefillSpan as PrefillSpan
+from kvchat.cache.price import alternatives as alternatives
+from kvchat.cache.price import prefill_span as prefill_span
+from kvchat.cache.price import price as price
