@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 from textual.content import Content
 
@@ -24,6 +23,18 @@ from kvchat.sanitize import exact
 from kvchat.text.format import count, counted, short_count
 from kvchat.text.problems import ChatProblem
 from kvchat.ui.controllers.context import SLOW_S
+from kvchat.ui.controllers.outgoing import (
+    Asking,
+    Delivering,
+    Edited,
+    FromQueue,
+    LookingUp,
+    Phase,
+    Returning,
+    Sending,
+    Several,
+    TakenBack,
+)
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer
 
@@ -33,7 +44,6 @@ if TYPE_CHECKING:
     from kvchat.chat.compactor import CompactionPrice
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.events import QuestionRefused
-    from kvchat.chat.question.retrieval import RetrievalResult
     from kvchat.chat.service import ChatService
     from kvchat.chat.turns.alternatives import AlternativesRequest
     from kvchat.chat.turns.queue import Queued
@@ -50,42 +60,6 @@ Way = Literal["compact", "edit", "send"]
 TITLE = "Too long for the window"
 QUEUED_BEFORE = "Messages wait before this one · /queue lists them"
 UNDER_WAY = "The previous message is still being sent · {key} takes it back"
-
-
-class Sending(Struct):
-    """A message on its way."""
-
-    id: str
-    """Its conversation."""
-    event: Composer.Submitted
-    editing: str | None
-    """The question that it takes the place of, if it is an edit."""
-    queued: Queued | None = None
-    """The message of the queue that it is, if the user sends that."""
-    later: Draft = field(default_factory=Draft)
-    """What was begun after it."""
-    looking: asyncio.Task[RetrievalResult] | None = None
-    """The look-up, while it runs."""
-    is_begun: bool = False
-    """Whether it may leave this machine."""
-    is_slow: bool = False
-    is_stopped: bool = False
-    """Whether the user took it back."""
-    comes_back: bool = False
-    """Whether it is too long, and is put back to be shortened."""
-    compacts: bool = False
-    """Whether the user would rather compact the conversation first."""
-    is_followed: bool = False
-    """Whether another one was put into the queue behind it."""
-    wanted: AlternativesRequest | None = None
-    """Several answers are asked for."""
-    agrees: Callable[[AlternativesRequest, Question], Awaitable[bool]] | None = None
-    """Asks whether the user agrees to what those cost."""
-
-    @property
-    def is_in_draft(self) -> bool:
-        """Whether the conversation's draft keeps it until it is sent."""
-        return self.editing is None and self.queued is None
 
 
 class SendingController:
@@ -145,7 +119,7 @@ class SendingController:
             self.workspace.say(UNDER_WAY.format(key=self.workspace.key_of("stop")), "warning")
             self._restore(event.question)
         else:
-            self._begin(Sending(id, event, editing))
+            self._begin(Sending(id, event, Edited(editing) if editing is not None else None))
 
     def _is_busy(self, id: str) -> bool:
         """Whether a message would have to wait: for one before it, or for an answer, here or in another window."""
@@ -168,7 +142,7 @@ class SendingController:
     def send_queued(self, id: str, item: Queued) -> None:
         """Send a message of the queue now, and let the queue go on behind it."""
         if id not in self._sending:
-            self._begin(Sending(id, Composer.Submitted(item.question, id), None, item))
+            self._begin(Sending(id, Composer.Submitted(item.question, id), FromQueue(item)))
 
     async def take_back(self, id: str, item: Queued) -> bool:
         """Put a message that is in the queue into the composer; it goes back to its place there. False: it was sent
@@ -211,7 +185,7 @@ class SendingController:
             return False
         self.forget_refusal(id)
         self._transcript.select(None)
-        sending = self._sending[id] = Sending(id, event, None, wanted=wanted, agrees=agrees)
+        sending = self._sending[id] = Sending(id, event, Several(wanted, agrees))
         return await self._delivered(sending)
 
     def _begin(self, sending: Sending) -> None:
@@ -233,11 +207,11 @@ class SendingController:
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._is_slow(sending))
         self._service.warm_up.sent.add(sending.id)
         try:
-            sent = await self._server.may_leave_this_machine()
-            if sent:
-                sending.is_begun = True
-                self.show_looking_up()
-                sent = await self.workspace.attempt(self._sent(sending)) and not sending.comes_back
+            sent = (
+                await self._server.may_leave_this_machine()
+                and await self.workspace.attempt(self._sent(sending))
+                and not isinstance(sending.phase, Returning)
+            )
         finally:
             slow.stop()
             self._service.warm_up.sent.discard(sending.id)
@@ -246,7 +220,7 @@ class SendingController:
             self._queue.hold(sending.id, HoldKind.NOT_SENT)  # what was to follow it
         self.show_looking_up()
         await (self._was_sent if sent else self._put_back)(sending)
-        if sending.compacts:
+        if isinstance(sending.phase, Returning) and sending.phase.compacts:
             self._compaction.compact()
         return sent
 
@@ -254,39 +228,39 @@ class SendingController:
         """Send it with what was shown with it; what had not been found for it by then is found now. The user is asked
         about files from outside, and what to do where it is too long. Raises ChatError."""
         question, anyway = await self._looked_up(sending), False
-        if sending.wanted is not None and sending.agrees is not None:
-            sending.is_begun = False  # nothing is looked up while the user is asked
-            self.show_looking_up()
-            if not await sending.agrees(sending.wanted, question):
-                sending.comes_back = True
+        if isinstance(several := sending.kind, Several):
+            self._enter(sending, Asking())
+            if not await several.agrees(several.request, question):
+                sending.phase = Returning()
                 return None
-            sending.is_begun = True
+            sending.phase = Delivering()
         while True:
             try:
                 return await self._sent_with(sending, question, anyway)
             except OutsideError as error:
+                if isinstance(sending.phase, TakenBack):
+                    raise ChatError(ChatProblem.NOT_SENT) from None
                 question = replace(question, meant=await self._with_agreed(sending, question.meant, error))
             except AnsweredElsewhere:
-                if sending.queued is None:
+                if not isinstance(sending.kind, FromQueue):
                     return await self._turns.queue_up(
                         sending.id, replace(sending.event.question, meant=question.meant), first=sending.is_followed
                     )
                 self._queue.release(sending.id)
                 return self._turns.send_next(sending.id)
             except TooLongError as error:
-                if sending.is_stopped or not self._is_here(sending):
+                if isinstance(sending.phase, TakenBack) or not self._is_here(sending):
                     raise
                 way = await self._way_of(sending, error)
                 if way != "send":
-                    sending.comes_back, sending.compacts = True, way == "compact"
+                    sending.phase = Returning(compacts=way == "compact")
                     return None
-                anyway = True
+                sending.phase, anyway = Delivering(), True
 
     async def _with_agreed(self, sending: Sending, meant: MentionScope, error: OutsideError) -> MentionScope:
         """What is meant, with the user's consent to sending these files; Enter alone means no. Raises ChatError without
         consent."""
-        sending.is_begun = False  # nothing is looked up while the user is asked
-        self.show_looking_up()
+        self._enter(sending, Asking())
         it = "them" if len(error.paths) > 1 else "it"
         files = counted(len(error.paths), "file")
         if not await self.workspace.choose(
@@ -296,14 +270,13 @@ class SendingController:
             unasked=True,
         ):
             raise ChatError(ChatProblem.NOT_SENT)
-        sending.is_begun = True
-        self.show_looking_up()
+        self._enter(sending, Delivering())
         return replace(meant, agreed=meant.agreed | {*error.paths})
 
     async def _way_of(self, sending: Sending, error: TooLongError) -> Way | None:
         """What the user decides about a message that is too long."""
-        sending.is_slow = False  # kvchat waits for the user now
-        self.show_looking_up()
+        sending.is_slow = False  # all is looked up
+        self._enter(sending, Asking())
         conversation = self.workspace.conversation
         used = conversation.context_used if sending.editing is None else None
         try:
@@ -314,14 +287,15 @@ class SendingController:
         return await self.workspace.choose(TITLE, lines, choices(error, used, price), unasked=True)
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
-        if sending.wanted is not None:
-            await self._turns.ask_for(sending.id, sending.wanted, question, anyway=anyway)
-        elif sending.editing is not None:
-            await self._turns.edit(sending.id, sending.editing, question.text, anyway=anyway, meant=question.meant)
-        else:
-            await self._turns.send_now(
-                sending.id, question, anyway=anyway, queued=sending.queued.id if sending.queued is not None else ""
-            )
+        match sending.kind:
+            case Several(request=request):
+                await self._turns.ask_for(sending.id, request, question, anyway=anyway)
+            case Edited(question=edited):
+                await self._turns.edit(sending.id, edited, question.text, anyway=anyway, meant=question.meant)
+            case FromQueue(item=item):
+                await self._turns.send_now(sending.id, question, anyway=anyway, queued=item.id)
+            case None:
+                await self._turns.send_now(sending.id, question, anyway=anyway)
 
     async def _looked_up(self, sending: Sending) -> Question:
         """The question with what goes with it. Looking that up is all that can be stopped. Raises ChatError."""
@@ -332,15 +306,16 @@ class SendingController:
             look_up = self._service.retrieval.retrieve(
                 sending.id, question.text, search=question.passages is None, meant=question.meant
             )
-        sending.looking = asyncio.create_task(look_up)
+        task = asyncio.create_task(look_up)
+        self._enter(sending, LookingUp(task))
         try:
-            found = await sending.looking
+            found = await task
         except asyncio.CancelledError:
-            if sending.is_stopped:
+            if isinstance(sending.phase, TakenBack):
                 raise ChatError(ChatProblem.NOT_SENT) from None
             raise
-        finally:
-            sending.looking = None
+        if isinstance(sending.phase, LookingUp):
+            sending.phase = Delivering()
         if found.problems:
             raise ChatError.of(found.problems[0])
         if question.passages is None:
@@ -350,7 +325,7 @@ class SendingController:
         return question if question.files is not None else replace(question, files=found.files)
 
     async def _was_sent(self, sending: Sending) -> None:
-        if sending.is_stopped:
+        if isinstance(sending.phase, TakenBack):
             await self._conversations.stop(sending.id)
         if sending.editing is not None:
             if self._is_here(sending):
@@ -367,9 +342,9 @@ class SendingController:
     async def _put_back(self, sending: Sending) -> None:
         """Into the composer; where that shows something else by now, it is stored as unsent already. A message of the
         queue stays there, unless it is to be shortened."""
-        if sending.queued is not None:
-            if sending.comes_back:
-                await self.take_back(sending.id, sending.queued)
+        if isinstance(sending.kind, FromQueue):
+            if isinstance(sending.phase, Returning):
+                await self.take_back(sending.id, sending.kind.item)
             else:
                 self._queue.read(sending.id)  # another window may have sent it
         elif sending.editing is not None and self._is_here(sending):
@@ -400,7 +375,7 @@ class SendingController:
         is_here = self.workspace.current is conversation and self.workspace.editing is None
         edited = next((n for n in path if n.parent == question.parent and n.role is Role.USER), None)
         if sending is not None:
-            sending.comes_back = True
+            sending.phase = Returning()
         elif edited is not None:
             if is_here and edited.id != question.id:
                 self.begin_edit(edited.id, Draft(question.text, given(question.text, spans_in(question.message))))
@@ -419,6 +394,10 @@ class SendingController:
 
     # -- while it is on its way
 
+    def _enter(self, sending: Sending, phase: Phase) -> None:
+        sending.phase = phase
+        self.show_looking_up()
+
     def _is_slow(self, sending: Sending) -> None:
         sending.is_slow = True
         self.show_looking_up()
@@ -427,18 +406,13 @@ class SendingController:
     def show_looking_up(self) -> None:
         """On the line over the composer: what goes with the message before is still being looked up."""
         sending = self._sending.get(self.workspace.open_id)
-        self._composer.context.set_sending(sending is not None and sending.is_slow and sending.is_begun)
+        self._composer.context.set_sending(sending is not None and sending.shows_looking_up)
 
     def stop_looking_up(self) -> bool:
         """Take back the message of the open conversation that is on its way; where it is too late for that, have its
         answer stopped at once. Whether there is one."""
         sending = self._sending.get(self.workspace.open_id)
-        if sending is None or not sending.is_begun:
-            return False
-        sending.is_stopped = True
-        if sending.looking is not None:
-            sending.looking.cancel()
-        return True
+        return sending is not None and sending.take_back()
 
     # -- drafts
 
