@@ -60,7 +60,7 @@ async def test_who_writes_on_after_sending_chooses_nothing(
         server.on_chat(several(["One."], ["Two."]))
         async with drive(size=WIDE, server=server) as app:
             await app.begin()
-            monkeypatch.setattr("kvchat.ui.app.KvchatApp.quiet_s", 86_400.0)
+            monkeypatch.setattr("kvchat.ui.controllers.questions.Questions.quiet_s", 86_400.0)
             await app.command("/alternatives 2 Will it rain?")
             await shown(app, "One.", "Two.")
             await decided(app)
@@ -69,7 +69,7 @@ async def test_who_writes_on_after_sending_chooses_nothing(
             await app.press("enter")
             assert app.front == "AlternativesScreen" and app.draft == written
             await app.until(lambda: f"your draft: {written}" in app.text)
-            monkeypatch.setattr("kvchat.ui.app.KvchatApp.quiet_s", 0.0)
+            monkeypatch.setattr("kvchat.ui.controllers.questions.Questions.quiet_s", 0.0)
             await app.press("2")
             await app.closes()
             await app.until(lambda: app.said == ["Will it rain?", "Two."])

@@ -17,8 +17,8 @@ from textual.keys import _character_to_key
 from grammar.keys import ALONE_S, KINDS, QUIET_S, Act, Written, typing, walk
 from kvchat.prompt.tools import Permission, ToolCall
 from kvchat.text.tools import STARTS, program_lines
-from kvchat.ui.app import KvchatApp
 from kvchat.ui.chat_screen import ChatScreen
+from kvchat.ui.controllers.questions import Questions
 from kvchat.ui.key_queue import Coming
 from kvchat.ui.screens.confirm import ConfirmScreen
 from tries import tries
@@ -55,7 +55,7 @@ class Time:
             monkeypatch.setattr(f"{name}.monotonic", lambda: self.now)
         for screen in (ChatScreen, ConfirmScreen):
             monkeypatch.setattr(screen, "set_timer", lambda pump, delay, callback=None, **_: Due(pump, delay, callback))
-        monkeypatch.setattr(KvchatApp, "quiet_s", QUIET_S)
+        monkeypatch.setattr(Questions, "quiet_s", QUIET_S)
         monkeypatch.setattr(ConfirmScreen, "alone_s", ALONE_S)
 
     async def go_on(self, app: Driven, seconds: float) -> None:

@@ -12,7 +12,7 @@ from textual.keys import _character_to_key
 
 from kvchat.chat.question import Question
 from kvchat.config import Settings
-from kvchat.ui.app import KvchatApp
+from kvchat.ui.controllers.questions import Questions
 from kvchat.ui.screens.confirm import ConfirmScreen, QuestionWords
 from toyserver import ToyServer, calls, tokens
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """How long nothing is to be typed before a question opens by itself; a day: it never does."""
-    return lambda seconds: monkeypatch.setattr(KvchatApp, "quiet_s", seconds)
+    return lambda seconds: monkeypatch.setattr(Questions, "quiet_s", seconds)
 
 
 DAY = 86_400.0

@@ -16,7 +16,7 @@ from test_cache_in_app import LARGE, costs
 from textual import events
 from textual.keys import _character_to_key
 
-from kvchat.ui.app import KvchatApp
+from kvchat.ui.controllers.questions import Questions
 from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.widgets.transcript.widget import Transcript
 from toyserver import ToyServer, tokens
@@ -243,7 +243,7 @@ class Walk:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of kvchat, in which a letter stands alone and a question opens."""
     monkeypatch.setattr(ConfirmScreen, "alone_s", 0.3)
-    monkeypatch.setattr(KvchatApp, "quiet_s", 0.7)
+    monkeypatch.setattr(Questions, "quiet_s", 0.7)
 
 
 @pytest.mark.parametrize("seed", range(tries("person_walks", 3)))

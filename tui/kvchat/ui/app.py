@@ -65,8 +65,6 @@ class KvchatApp(App[int]):
 
     TITLE = "kvchat"
     CSS_PATH = "kvchat.tcss"
-    quiet_s: ClassVar[float] = 0.7
-    """Seconds without a key after which a question opens by itself."""
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         binding("palette", "command_palette", priority=True),
@@ -90,8 +88,6 @@ class KvchatApp(App[int]):
         super().__init__()
         self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
         self.service = service
-        self.is_leaving = False
-        """Whether the screen is about to go: notices from now on are not shown."""
         self.ending = Ending(self, service, paths)
         self.typed_ahead_until = math.inf
         """By the monotonic clock: while kvchat starts, a read may hold what was typed over seconds."""
@@ -284,9 +280,13 @@ class KvchatApp(App[int]):
         if not unsaved:
             self.ending.leave()
             return
-        from kvchat.ui.screens.export import leave_unsaved
+        from kvchat.ui.controllers.leaving import leave_unsaved
 
         self.run_worker(leave_unsaved(self.chat.workspace, self.ending, unsaved), group="dialog")
+
+    def hang_up(self) -> None:
+        """The terminal is gone."""
+        self.ending.hang_up()
 
     async def on_unmount(self) -> None:
         self.sweeper.end()
@@ -474,6 +474,11 @@ class KvchatApp(App[int]):
         """Write a control sequence, which must be clean, while the terminal is the app's."""
         if self._driver is not None and self.has_terminal:
             self._driver.write(sequence)
+
+    @property
+    def wants_keyboard(self) -> bool:
+        """Whether the user has kitty's protocol of the keyboard used where the terminal knows it."""
+        return self.service.settings.keyboard_protocol
 
     @property
     def has_terminal(self) -> bool:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from textual.app import App
 from textual.binding import Binding
 
 from kvchat.commands.actions import BY_ID
 from kvchat.commands.keymap import FIXED
+
+
+class _Keyed(Protocol):
+    keys: Mapping[str, str]
+
+
+def users_keys(app: App[Any]) -> Mapping[str, str]:
+    """The user's keys by action, where they differ from the table, as this app of ours was given them."""
+    return cast("_Keyed", app).keys
 
 
 def bindings(context: str, *, priority: bool = False) -> list[Binding]:

@@ -18,8 +18,9 @@ from kvchat.sanitize import one_line
 from kvchat.text.problems import rescued_sentence
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from kvchat.chat.service import ChatService
-    from kvchat.ui.app import KvchatApp
 
 HUNG_UP_S = 5.0
 """How long what is said and written may take to be kept when the terminal is gone."""
@@ -28,7 +29,7 @@ HUNG_UP_S = 5.0
 class Ending:
     """The end of one app."""
 
-    def __init__(self, app: KvchatApp, service: ChatService, paths: Paths) -> None:
+    def __init__(self, app: App[int], service: ChatService, paths: Paths) -> None:
         self.failure = ""
         """The sentence to print after an end that the user did not ask for; the status is 1 then."""
         self.last_word = ""
@@ -52,7 +53,6 @@ class Ending:
         """End at the user's wish. `lets_go`: what is not saved is in a file already, or may be lost."""
         self.last_word = last_word
         self._lets_go = lets_go
-        self._app.is_leaving = True
         self._app.exit(0)
 
     def fail(self, sentence: str) -> None:
@@ -65,7 +65,7 @@ class Ending:
         from kvchat.logs import keep_details
 
         cause = getattr(error, "error", error)  # a worker's error comes wrapped
-        if not self._app.has_begun and not self._service.incognito:
+        if not self._service.incognito:
             with suppress(PathError):
                 folder(self._paths.data)  # it may not exist before the service is opened
         log = keep_details(cause, None if self._service.incognito else self._paths.log)

@@ -112,9 +112,9 @@ class AlternativesController:
                 self._service,
                 conversation,
                 wanted.count,
-                model=workspace.model(),
-                clock=workspace.now,
+                self._composer,
                 cost=lambda node: prices.exact(id, "alternatives", node),
+                draft=workspace.questions,
                 written_at=workspace.questions.typed_at,
             )
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events
 from textual.widgets import Input
@@ -51,6 +51,9 @@ class WaitingQuestion:
 
 class Questions:
     """What waits for the user's word in the open conversation, one question after the other."""
+
+    quiet_s: ClassVar[float] = 0.7
+    """Seconds without a key after which a question opens by itself."""
 
     def __init__(self, workspace: Workspace, composer: Composer, line: QuestionLine) -> None:
         self.workspace = workspace
@@ -112,7 +115,7 @@ class Questions:
         first = self.first
         if first is None or first.screen is not None or first.is_passed:
             return
-        left = self.typed_at + self.workspace.app.quiet_s - monotonic()
+        left = self.typed_at + self.quiet_s - monotonic()
         if left > 0:
             self._timer = self.workspace.screen.set_timer(left, self._open_soon)
         elif not self._is_writing():

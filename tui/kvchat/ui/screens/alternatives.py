@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
-from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -29,6 +27,7 @@ from kvchat.text.prices import STAYS_CACHED, next_prefill
 from kvchat.text.servers import model_name
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.branches import STATES
+from kvchat.ui.screens.confirm import DraftBehind
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 from kvchat.ui.view_models import item_of, live_row
@@ -37,6 +36,7 @@ from kvchat.ui.widgets.transcript.widget import Transcript
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
     from kvchat.chat.service import ChatService
+    from kvchat.ui.widgets.composer.widget import Composer
 
 NARROWEST = 34
 """Cells of a column at least."""
@@ -88,21 +88,22 @@ class AlternativesScreen(Modal[str]):
         service: ChatService,
         conversation: OpenConversation,
         count: int,
+        composer: Composer,
         *,
-        model: str,
-        clock: Callable[[], datetime],
         cost: Callable[[str], Awaitable[Price]],
-        written_at: float = -inf,
+        draft: DraftBehind,
+        written_at: float,
     ) -> None:
-        """`cost`: what choosing an answer costs, by its id. `written_at`: when the last key before was pressed,
-        in monotonic seconds."""
+        """`composer` takes what is typed here and is no answer; `draft` knows how long a key counts as writing. `cost`:
+        what choosing an answer costs, by its id. `written_at`: when the last key before was pressed, in monotonic
+        seconds."""
         super().__init__()
         self._service = service
         self._conversation = conversation
-        self._model = model
-        self._clock = clock
+        self._composer = composer
         self._cost = cost
         self._written_at = written_at
+        self._draft = draft
         self._at = 0
         self._chosen: int | None = None
         self._ending = False
@@ -160,16 +161,17 @@ class AlternativesScreen(Modal[str]):
 
     def _show(self) -> None:
         """All of them as they are now."""
-        tree, now = self._conversation.tree, self._clock()
+        tree, now = self._conversation.tree, self._service.clock()
+        model = self._service.servers.asked_model(self._conversation.id)
         for column, live in zip(self._columns, self._conversation.alternatives, strict=False):
             if live.node not in tree:
                 continue
             node = tree[live.node]
             if column.live is None:
                 column.live = live
-                column.transcript.set_items([item_of(tree, node, live, self._model, now)])
+                column.transcript.set_items([item_of(tree, node, live, model, now)])
             if node.state is not State.STREAMING:
-                column.transcript.end_stream(item_of(tree, node, None, self._model, now))
+                column.transcript.end_stream(item_of(tree, node, None, model, now))
             elif live.text or live.reasoning:
                 column.transcript.set_live(None)
                 column.transcript.stream_text(live.node, live.text, live.reasoning)
@@ -219,7 +221,7 @@ class AlternativesScreen(Modal[str]):
         models = [column.live.node for column in self._columns if column.live is not None]
         nodes = [self._conversation.tree[id] for id in models if id in self._conversation.tree]
         names = "".join(f" · {name}" for name in dict.fromkeys(model_name(node.model) for node in nodes) if name)
-        draft = one_line(self.app.chat.composer.text)
+        draft = one_line(self._composer.text)
         written = f" · your draft: {draft if len(draft) <= DRAFT else f'…{draft[-DRAFT:]}'}" if draft else ""
         frame.border_title = content(f"{count} answers", (names, MUTED), (written, ACCENT))
         last = f"keep answer {nodes.index(usual_choice(nodes)) + 1}" if self._is_over and nodes else "stop all"
@@ -237,7 +239,7 @@ class AlternativesScreen(Modal[str]):
     def on_key(self, event: Key) -> None:
         """A digit that comes alone chooses; who writes on writes in the draft."""
         text = event.character if event.is_printable and event.character else ""
-        is_writing = event.time < self._written_at + self.app.quiet_s
+        is_writing = event.time < self._written_at + self._draft.quiet_s
         if not is_writing and text.isdecimal() and 0 < int(text) <= len(self._columns):
             event.stop()
             self._choose(int(text) - 1)
@@ -245,11 +247,11 @@ class AlternativesScreen(Modal[str]):
             event.stop()
             event.prevent_default()
             self._written_at = event.time
-            self.app.chat.composer.type(text)
+            self._composer.type(text)
             self._tell()
 
     def on_paste(self, event: events.Paste) -> None:
-        self.app.chat.composer.paste(event.text)
+        self._composer.paste(event.text)
         self._tell()
 
     def action_choose(self) -> None:

@@ -32,6 +32,9 @@ class QuestionWords(VerticalScroll, can_focus=False):
 class DraftBehind(Protocol):
     """What the user writes behind a question that opened by itself."""
 
+    quiet_s: ClassVar[float]
+    """Seconds without a key after which nothing is being typed."""
+
     @property
     def is_written(self) -> bool:
         """Whether it holds text."""
@@ -133,7 +136,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
             return
         text = event.character if event.is_printable and event.character else ""
         keys = [key.casefold() for key, _, _ in self._choices]
-        self._is_quiet = self._draft is None or event.time >= self._typed_at + self.app.quiet_s
+        self._is_quiet = self._draft is None or event.time >= self._typed_at + self._draft.quiet_s
         self._typed_at = event.time
         if event.time <= self._since or self._held:  # it was not meant for an answer, or the letter before began a word
             event.stop()

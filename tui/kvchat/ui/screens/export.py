@@ -5,10 +5,9 @@ The export screen writes nothing. It asks before a file is replaced, and its ans
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from msgspec import Struct
 from textual import events, on, work
@@ -21,24 +20,16 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
-from kvchat.chat.conversations.unsaved import file_name
-from kvchat.paths import last_resorts
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
-from kvchat.text.format import counted
 from kvchat.transfer import FORMATS
-from kvchat.transfer.formats import FileExists, Source, TransferError, format_of
+from kvchat.transfer.formats import FileExists, TransferError, format_of
 from kvchat.transfer.write import suggested_name
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.ask import AskScreen, LineError
-from kvchat.ui.screens.confirm import Choice
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine
 from kvchat.ui.screens.tones import BAD, MUTED, WASTED, content
-
-if TYPE_CHECKING:
-    from kvchat.ui.controllers.workspace import Workspace
-    from kvchat.ui.ending import Ending
 
 
 class ChoiceLine(Widget, can_focus=True):
@@ -314,47 +305,6 @@ def _trouble(path: Path) -> str:
     except (OSError, ValueError) as error:
         return f"This is not a usable file name ({one_line(str(error), 80)})."
     return ""
-
-
-NAMED = 3
-"""Conversations that are named in the question."""
-CHOICES: Sequence[Choice[str]] = (
-    ("w", "Write them to a file, then quit", "write"),
-    ("s", "Stay", "stay"),
-    ("q", "Quit without saving", "quit"),
-)
-
-
-async def leave_unsaved(workspace: Workspace, ending: Ending, unsaved: Sequence[Source]) -> None:
-    """Ask what to do with what is not saved, and do it. Only in a worker."""
-    service = workspace.service
-
-    async def write(path: Path) -> Path:
-        await service.stop_all()  # what came of a running answer is in the file too
-        return await service.conversations.unsaved.write(path)
-
-    said = lines(unsaved, service.conversations.unsaved.reason)
-    match await workspace.choose("Quit with unsaved messages?", said, CHOICES):
-        case "quit":
-            ending.leave(lets_go=True)
-        case "write":
-            suggested = f"{_writable_folder()}/{file_name(service.clock())}"
-            path = await workspace.ask(WriteElsewhereScreen(suggested, write))
-            if path is not None:
-                ending.leave(f"The unsaved messages are in {path}.", lets_go=True)
-
-
-def lines(unsaved: Sequence[Source], reason: str) -> list[str]:
-    """What is not saved, and why."""
-    names = [f"“{one_line(one.conversation.title, 30)}”" for one in unsaved[:NAMED]]
-    more = [f"{len(unsaved) - NAMED:,} more"] if len(unsaved) > NAMED else []
-    many = "1 conversation is" if len(unsaved) == 1 else f"{counted(len(unsaved), 'conversation')} are"
-    return [f"{many} not saved: {', '.join([*names, *more])}.", *([reason] if reason else [])]
-
-
-def _writable_folder() -> str:
-    found = next((str(folder) for folder in last_resorts() if os.access(folder, os.W_OK)), "~")
-    return "~" if found == os.path.expanduser("~") else found  # noqa: PTH111 - it never fails
 
 
 class WriteElsewhereScreen(AskScreen[Path]):

@@ -121,7 +121,7 @@ class ImportScreen(Modal["ImportReport"]):
         if report.stopped:
             said.append("Stopped. What was imported until then is kept.")
         if report.batch:
-            said.append((f"{self.app.key_of('undo')} undoes it, once this is closed.", MUTED))
+            said.append((f"{self.key('undo')} undoes it, once this is closed.", MUTED))
         self._say(said)
         if report.batch:
             self.show_hints((("enter", "close"),))

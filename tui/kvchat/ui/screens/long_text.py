@@ -10,11 +10,10 @@ from textual.widgets import TextArea
 from kvchat.commands import keys
 from kvchat.commands.keymap import first_key
 from kvchat.sanitize import clean
-from kvchat.ui.bindings import binding
+from kvchat.ui.bindings import binding, users_keys
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts
-    from kvchat.ui.app import KvchatApp
 
 
 class LongText(TextArea):
@@ -28,7 +27,6 @@ class LongText(TextArea):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [binding("undo", "undo")]
-    app: KvchatApp
 
     def __init__(self, drafts: Drafts, **options: Any) -> None:
         super().__init__(compact=True, soft_wrap=True, **options)
@@ -62,7 +60,7 @@ class LongText(TextArea):
         one."""
         if not self._left or self.text != self._left:
             return ""
-        return f"Not saved; {keys.shown(first_key('undo', self.app.keys))} takes it back."
+        return f"Not saved; {keys.shown(first_key('undo', users_keys(self.app)))} takes it back."
 
     def saved(self) -> None:
         """What is written is where it belongs."""

@@ -22,13 +22,12 @@ from kvchat.commands import keys
 from kvchat.commands.actions import BY_ID
 from kvchat.commands.keymap import first_key
 from kvchat.sanitize import one_line
-from kvchat.ui.bindings import bindings
+from kvchat.ui.bindings import bindings, users_keys
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
 
 if TYPE_CHECKING:
     from kvchat.chat.events import EventBus, Listener, ServiceEvent
-    from kvchat.ui.app import KvchatApp
 
 T = TypeVar("T")
 Hint = tuple[str, str]
@@ -82,7 +81,6 @@ class Modal(ModalScreen[T | None]):
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("dialog")]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-broad")]  # noqa: RUF012  Screen's own is no ClassVar
-    app: KvchatApp
 
     heading: str = ""
     hints: Sequence[Hint] = (("dialog.close", "close"),)
@@ -119,13 +117,14 @@ class Modal(ModalScreen[T | None]):
 
     def key(self, id: str) -> str:
         """The first key of an action, as a sentence names it."""
-        return keys.shown(first_key(id, self.app.keys))
+        return keys.shown(first_key(id, users_keys(self.app)))
 
     def hint_line(self, hints: Iterable[Hint]) -> Content:
         """Some keys, each with what it does."""
+        bound = users_keys(self.app)
 
         def shown(what: str) -> str:
-            return "".join(keys.hinted(first_key(id, self.app.keys)) if id in BY_ID else id for id in what.split())
+            return "".join(keys.hinted(first_key(id, bound)) if id in BY_ID else id for id in what.split())
 
         return Content.assemble(
             *(

@@ -22,7 +22,7 @@ from codecs import getincrementaldecoder
 from contextlib import suppress
 from socket import socketpair
 from threading import Event
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from textual import constants, events
 from textual.app import App
@@ -32,7 +32,7 @@ from textual.message import Message
 from kvchat.ui.terminal.input import TerminalInput
 
 if TYPE_CHECKING:
-    from kvchat.ui.app import KvchatApp
+    from kvchat.ui.terminal.desktop import Desktop
 
 READ_SIZE = 4096
 LARGEST = 4096
@@ -50,6 +50,21 @@ constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # asked for here
 def keyboard(is_wanted: bool) -> str:
     """Sets the modes of the keyboard in place of those that were asked for."""
     return f"\x1b[={MODES if is_wanted and not IS_REFUSED else 0};1u"
+
+
+class _InTerminal(Protocol):
+    """What the driver asks of the app that it draws."""
+
+    desktop: Desktop | None
+    typed_ahead_until: float
+    """Until then, by the monotonic clock, a read may hold what was typed over seconds."""
+
+    @property
+    def wants_keyboard(self) -> bool:
+        """Whether the user has kitty's protocol used where the terminal knows it."""
+
+    def hang_up(self) -> None:
+        """The terminal is gone."""
 
 
 class _Outlet:
@@ -126,8 +141,8 @@ class TerminalDriver(LinuxDriver):
         return super()._get_terminal_size()
 
     @property
-    def _wants_keyboard(self) -> bool:
-        return cast("KvchatApp", self._app).service.settings.keyboard_protocol
+    def _ours(self) -> _InTerminal:
+        return cast("_InTerminal", self._app)
 
     def _make_raw(self) -> list[Any] | None:
         """Have the terminal pass on each key; how it was. In the background this stops the app until it is in front."""
@@ -148,7 +163,7 @@ class TerminalDriver(LinuxDriver):
             self._typed_before = _octets_waiting(self.fileno)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.write(PUSH_TITLE)
-        if self._wants_keyboard and not IS_REFUSED:
+        if self._ours.wants_keyboard and not IS_REFUSED:
             self.write(f"\x1b[>{MODES}u")
         self.attrs_before = before
         self.has_terminal = True
@@ -156,7 +171,7 @@ class TerminalDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         """Give the terminal back. It echoes again only when all is written: what somebody types on would stand in the
         middle of the sequences that restore it."""
-        if (desktop := cast("KvchatApp", self._app).desktop) is not None:
+        if (desktop := self._ours.desktop) is not None:
             desktop.progress.remove()
         if self.has_terminal:
             self.write(POP_TITLE)
@@ -207,7 +222,7 @@ class TerminalDriver(LinuxDriver):
         if not self.has_terminal:
             return
         self._make_raw()
-        self.write("\x1b[?1049h\x1b[?25l\x1b[?1004h" + keyboard(self._wants_keyboard))
+        self.write("\x1b[?1049h\x1b[?25l\x1b[?1004h" + keyboard(self._ours.wants_keyboard))
         self._enable_mouse_support()
         self._enable_bracketed_paste()
         self._disable_line_wrap()
@@ -226,7 +241,7 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read until the app ends or the terminal is gone. Bytes that are not UTF-8 become U+FFFD."""
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
-        app, parser = cast("KvchatApp", self._app), TerminalInput(self._debug)
+        parser = TerminalInput(self._debug)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             selector.register(self._ending, selectors.EVENT_READ)
@@ -238,9 +253,9 @@ class TerminalDriver(LinuxDriver):
                     except OSError:
                         data = b""
                     if not data:
-                        app.call_later(app.ending.hang_up)
+                        self._app.call_later(self._ours.hang_up)
                         return
-                    parser.typed_ahead = time.monotonic() < app.typed_ahead_until
+                    parser.typed_ahead = time.monotonic() < self._ours.typed_ahead_until
                     for message in parser.feed(decode(self._with_enters(data))):
                         self.process_message(message)
                 for message in parser.tick():
