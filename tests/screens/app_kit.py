@@ -219,7 +219,7 @@ class Driven:
 
     async def run(self, id: str) -> None:
         """Run an action of the table, as the palette does."""
-        await self.app.run_table_action(BY_ID[id])
+        await self.app.chat.do_instead(BY_ID[id])
         await self.rest()
 
     async def settled(self) -> None:

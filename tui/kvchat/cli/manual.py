@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 from kvchat import __version__
 
-if TYPE_CHECKING:
-    from kvchat.cli import Parser
+
+class _Parser(Protocol):
+    """A parser that names its arguments."""
+
+    description: str | None
+    epilog: str | None
+
+    @property
+    def arguments(self) -> Sequence[argparse.Action]: ...
 
 
-def manual(parser: Parser) -> str:
+def manual(parser: _Parser) -> str:
     """The page as man reads it."""
     lines = [
         f'.TH KVCHAT 1 "" "kvchat {__version__}" "User Commands"',
@@ -35,7 +42,7 @@ def manual(parser: Parser) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commands(parser: Parser, above: str) -> Iterator[str]:
+def _commands(parser: _Parser, above: str) -> Iterator[str]:
     for action in parser.arguments:
         if isinstance(action, argparse._SubParsersAction):
             words = {choice.dest: choice.help or "" for choice in action._choices_actions}
@@ -46,7 +53,7 @@ def _commands(parser: Parser, above: str) -> Iterator[str]:
                 yield from _commands(inner, f"{above} {name}")
 
 
-def _options(parser: Parser, without: Collection[str] = ()) -> Iterator[str]:
+def _options(parser: _Parser, without: Collection[str] = ()) -> Iterator[str]:
     """The arguments of a command, without those that every command has: these are listed once, above."""
     for action in parser.arguments:
         if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS or action.dest in without:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -22,7 +22,6 @@ from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
 from kvchat.commands import keys
-from kvchat.commands.actions import ACTIONS, Action
 from kvchat.commands.keymap import first_key, keymap, newline_key
 from kvchat.config import ConfigError
 from kvchat.config.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
 """Where the user chose none: by the terminal's background."""
-SOMETIMES = frozenset({"transcript.continue", "transcript.code", "transcript.source"})
-"""Actions that not every message has something for."""
 WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
 """What terminals send for Alt and an arrow, and readline's keys, where they are not bound."""
 TYPED_AHEAD_SECONDS = 0.5
@@ -163,7 +160,7 @@ class KvchatApp(App[int]):
         return driver
 
     def get_default_screen(self) -> Screen[Any]:
-        return ChatScreen(self.service, show_sidebar=self.service.settings.sidebar)
+        return ChatScreen(self, self.service, show_sidebar=self.service.settings.sidebar)
 
     async def on_mount(self) -> None:
         self.ending.listen()
@@ -334,14 +331,6 @@ class KvchatApp(App[int]):
         if self.has_begun:
             self.chat.palette()
 
-    async def run_table_action(self, action: Action, argument: str = "") -> None:
-        """Run an action of the table on the main screen, with the argument of its slash command."""
-        from kvchat.ui.screens.modal import Modal
-
-        while isinstance(self.screen, Modal):  # the palette was opened over a dialog: that is left unanswered
-            self.screen.finish(None)
-        await self.chat.do(action, argument)
-
     def take_keys(self) -> Sequence[Problem]:
         """Have the keys of the settings in force. Returns what is wrong with some."""
         settings = self.service.settings
@@ -357,33 +346,6 @@ class KvchatApp(App[int]):
     def send_keys(self) -> tuple[str, str]:
         """The keys of Enter and of a new line, as Textual names them; a setting swaps what they do."""
         return first_key("composer.enter", self.keys), newline_key(self.keys)
-
-    def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
-        what can be typed. `place` "composer": there are messages to go to; "question": a question waits. `can`: what
-        can be done with this message and not with each."""
-        if place == "jump":
-            return [("letter", "go there"), ("escape", "back")]
-        words = {"composer.messages": "messages"} if place == "composer" else {}
-        if place == "question":
-            words = {"composer.messages": "answer the question"}
-        words |= {a.id: a.footer for a in ACTIONS if a.footer and a.context == "app" and a.id != "help"}
-        if place == "transcript":
-            words = {
-                "transcript.continue": "continue",
-                "transcript.edit": "edit",
-                "transcript.regenerate": "regenerate",
-                "transcript.copy": "copy",
-                "transcript.code": "copy code",
-                "transcript.source": "source",
-                "transcript.branches": "branches",
-                "transcript.fork": "fork",
-                "transcript.delete": "delete",
-                "stop": "back",
-            }
-            words = {id: word for id, word in words.items() if id not in SOMETIMES or id in can}
-        found = [(first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
-        return [(key, word) for key, word in found if key]
 
     # -- appearance
 

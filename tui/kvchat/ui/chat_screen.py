@@ -29,6 +29,7 @@ from kvchat.prompt.tags import listed
 from kvchat.reports.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import binding, bindings
+from kvchat.ui.footer import footer_keys
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.config.problem import Problem
     from kvchat.prompt.conversation import Conversation
-    from kvchat.ui.app import KvchatApp
     from kvchat.ui.controllers.alternatives import AlternativesController
+    from kvchat.ui.controllers.doors import Host
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.controllers.settings import SettingsController
     from kvchat.ui.controllers.tools import ToolController
@@ -60,7 +61,6 @@ WIDE = 100
 class ChatScreen(Screen[None]):
     """The list, the conversation, the composer."""
 
-    app: KvchatApp
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("app"),
         # The composer leaves these to the conversation, so that one can read back while writing.
@@ -71,9 +71,10 @@ class ChatScreen(Screen[None]):
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (Composer.LOW, "-tall")]  # noqa: RUF012  Screen's own is no ClassVar
 
-    def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
+    def __init__(self, host: Host, service: ChatService, *, show_sidebar: bool = True) -> None:
         super().__init__()
         settings = service.settings
+        self.host = host
         self.service = service
         self.show_sidebar = show_sidebar
         """Whether the list is shown next to the conversation where there is room for it."""
@@ -127,12 +128,12 @@ class ChatScreen(Screen[None]):
 
     def show_keys(self) -> None:
         """Show the user's own keys where keys are named."""
-        self.on_descendant_focus()
-        self.status.why_key = self.app.key_of("inspector")
+        self.show_footer()
+        self.status.why_key = self.host.key_of("inspector")
         self.composer.set_keys(
-            self.app.key_of("memories"), self.app.key_of("composer.messages"), *map(keys.hinted, self.app.send_keys)
+            self.host.key_of("memories"), self.host.key_of("composer.messages"), *map(keys.hinted, self.host.send_keys)
         )
-        self.transcript.name_keys(self.app.key_of)
+        self.transcript.name_keys(self.host.key_of)
 
     def _is_first(self, sign: str) -> bool:
         key, core = f"told {sign}", self.service.core
@@ -165,7 +166,6 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.memory import MemoryController
         from kvchat.ui.controllers.messages import MessageController
         from kvchat.ui.controllers.options import OptionController
-        from kvchat.ui.controllers.questions import Questions
         from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
@@ -176,9 +176,8 @@ class ChatScreen(Screen[None]):
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
         if self._first_list is not None:
             service.conversations.take_list(*self._first_list)
-        personas = Personas(self.app.paths.personas, service.options)
-        self.workspace = workspace = Workspace(self, service, transcript)
-        workspace.questions = Questions(workspace, composer, self.question_line)
+        personas = Personas(self.host.paths.personas, service.options)
+        self.workspace = workspace = Workspace(self, self.host, service)
         self.costs = costs = CostQuestions(workspace)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
         self.server = ServerController(workspace, service, costs, empty, self.header, status)
@@ -254,8 +253,8 @@ class ChatScreen(Screen[None]):
         return SettingsController(self.workspace, self.service, self.panel, self.transcript, self.composer)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        event.refresh_styles = event.refresh_styles and self.app.has_begun  # all has its styles since it was mounted
-        if self.app.has_begun:
+        event.refresh_styles = event.refresh_styles and self.host.has_begun  # all has its styles since it was mounted
+        if self.host.has_begun:
             self.workspace.say_what_waits()
             self.workspace.questions.look()
 
@@ -284,13 +283,16 @@ class ChatScreen(Screen[None]):
         self.sidebar.display = shown
 
     def on_descendant_focus(self) -> None:
+        self.show_footer()
+
+    def show_footer(self) -> None:
         """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
         inside = self.focused is self.transcript
         writing = bool(self.transcript.items) and self.focused is not None and self.composer in self.focused.ancestors
         place = "transcript" if inside else "jump" if self.focused is self.jump else "composer" if writing else ""
         if self.composer.has_question and place in ("composer", ""):
             place = "question"
-        self.keybar.set_keys(self.app.footer_keys(place, self.transcript.can if inside else ()))
+        self.keybar.set_keys(footer_keys(self.host.keys, place, self.transcript.can if inside else ()))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)
 
@@ -307,7 +309,7 @@ class ChatScreen(Screen[None]):
         one, and waits until that is in view."""
         action, row = BY_ID[id], self.sidebar.cursor_id
         if action.context == "sidebar":
-            if self.app.has_begun and row is not None:
+            if self.host.has_begun and row is not None:
                 await self.do(action, id=row)
         elif action.context != "transcript" or self.transcript.shows_selected():
             await self.do(action, argument)
@@ -343,10 +345,18 @@ class ChatScreen(Screen[None]):
         if iscoroutine(result):
             await self.workspace.attempt(result)
 
+    async def do_instead(self, action: Action, argument: str = "") -> None:
+        """Do an action in place of the dialogs that are open: these are left unanswered."""
+        from kvchat.ui.screens.modal import Modal
+
+        while isinstance(dialog := self.app.screen, Modal):
+            dialog.finish(None)
+        await self.do(action, argument)
+
     async def stop(self) -> None:
         """Esc: out of what was begun last: a dialog that is not there yet, the messages, a question that waits, looking
         up what goes with a message, editing, finding, the running answer."""
-        if self.app.key_queue.give_up():
+        if self.host.key_queue.give_up():
             return
         if self.focused is self.transcript and not self.findbar.comes_back:
             self.leave_messages()
@@ -372,7 +382,7 @@ class ChatScreen(Screen[None]):
             self.messages.copy(selected, "Selection")
             self.clear_selection()
         elif not await self.sending.stop():
-            self.workspace.say(f"Nothing is running · {self.app.key_of('quit')} quits")
+            self.workspace.say(f"Nothing is running · {self.host.key_of('quit')} quits")
 
     def action_page(self, step: int) -> None:
         self.transcript.action_page(step)
@@ -402,7 +412,7 @@ class ChatScreen(Screen[None]):
     def show_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(help_rows(self.app.keys, enter_sends=self.composer.enter_sends)))
+        self.app.push_screen(HelpScreen(help_rows(self.host.keys, enter_sends=self.composer.enter_sends)))
 
     def palette(self) -> None:
         self.run_worker(self._palette(), group="dialog")
@@ -412,22 +422,22 @@ class ChatScreen(Screen[None]):
 
         costs = self.costs.in_brief()
         entries = [
-            Entry(action, self.app.key_of(action.id), costs.get(action.id, "")) for action in ACTIONS if action.palette
+            Entry(action, self.host.key_of(action.id), costs.get(action.id, "")) for action in ACTIONS if action.palette
         ]
         chosen = await self.workspace.ask(PaletteScreen(entries))
         if chosen is not None:
-            await self.app.run_table_action(chosen)
+            await self.do_instead(chosen)
 
     # -- what the user does: in the widgets
 
     @on(Sidebar.Opened)
     async def _opened(self, event: Sidebar.Opened) -> None:
-        if self.app.has_begun:
+        if self.host.has_begun:
             await self.conversations.open(event.id)
 
     @on(Transcript.Selected)
     def _selected(self) -> None:
-        self.on_descendant_focus()
+        self.show_footer()
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
@@ -476,7 +486,7 @@ class ChatScreen(Screen[None]):
     async def _slash(self, event: Composer.SlashCommand) -> None:
         action = slash.by_slash(event.name)
         if action is not None:
-            await self.app.run_table_action(action, event.argument)
+            await self.do_instead(action, event.argument)
         else:
             self._put_snippet(event.name, event.argument)
 
@@ -484,8 +494,8 @@ class ChatScreen(Screen[None]):
         """Offer the user's snippets as commands; return what is wrong with some."""
         offered: list[tuple[str, str]] = []
         problems: list[Problem] = []
-        if not is_missing(self.app.paths.snippets):
-            found, problems = slash.snippets(self.app.paths.snippets)
+        if not is_missing(self.host.paths.snippets):
+            found, problems = slash.snippets(self.host.paths.snippets)
             offered = [(name, one.about or one_line(one.text, 60)) for name, one in found.items()]
         self.composer.set_commands([*slash.slash_commands(), *offered])
         return list(map(str, problems))
@@ -494,7 +504,7 @@ class ChatScreen(Screen[None]):
         """Put a snippet into the composer, as its file has it now."""
         from kvchat.prompt.drafts import filled
 
-        found, problems = slash.snippets(self.app.paths.snippets)
+        found, problems = slash.snippets(self.host.paths.snippets)
         if name in found:
             self.composer.fill(filled(found[name].text, argument))
         else:
@@ -554,7 +564,7 @@ class ChatScreen(Screen[None]):
                 self.view.answer_began()
             case chat_events.AnswerEnded(conversation=id, node=node):
                 self.view.answer_ended(id, node)
-                self.on_descendant_focus()
+                self.show_footer()
             case chat_events.QuestionRefused():
                 self.sending.refused(event)
             case chat_events.QueueChanged(conversation=id):

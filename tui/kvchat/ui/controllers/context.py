@@ -166,7 +166,7 @@ class ContextController:
         from kvchat.documents.images import ENDINGS
 
         if Path(event.path).suffix.lower() in ENDINGS and self.workspace.editing is None:
-            with self.workspace.app.key_queue.hold():
+            with self.workspace.key_queue.hold():
                 if await asyncio.to_thread(_is_file, event.path):
                     await self._put(event.path, event.pasted)
         elif await asyncio.to_thread(_is_file, event.path):
@@ -183,7 +183,7 @@ class ContextController:
 
         problem = "There is no image in the clipboard; text comes with the terminal's own key to paste."
         id = self.workspace.conversation.id
-        with self.workspace.app.key_queue.hold():
+        with self.workspace.key_queue.hold():
             if self.workspace.editing is None:
                 try:
                     if data := await asyncio.to_thread(clipboard.image):

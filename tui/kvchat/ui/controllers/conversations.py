@@ -94,7 +94,7 @@ class ConversationController:
     async def begin_as(self, name: str) -> None:
         """Open a new conversation with a persona; the composer holds the beginning of its first message. Raises
         ChatError."""
-        persona = self._personas.find(name).below(self.workspace.app.layers().options)
+        persona = self._personas.find(name).below(self.workspace.host.layers().options)
         for problem in self._personas.problems(name):
             self.workspace.say(problem, "warning")
         await self.open((await self._service.new_conversations.create(persona=persona)).id)
@@ -123,7 +123,7 @@ class ConversationController:
     async def _chosen_trunk(self, trunks: Trunks) -> str | None:
         from kvchat.ui.screens.beginnings import trunk_screen
 
-        with self.workspace.app.key_queue.coming() as dialog:
+        with self.workspace.key_queue.coming() as dialog:
             found = [await trunks.find(name) for name in trunks.names()]
         if dialog.is_given_up:
             return None
@@ -146,7 +146,7 @@ class ConversationController:
         workspace, acts = self.workspace, self.workspace.acts.conversations
         query, at, row = "", workspace.open_id, 0
         while True:
-            with workspace.app.key_queue.coming() as dialog:
+            with workspace.key_queue.coming() as dialog:
                 states = (await self._service.kept.room()).states
             if dialog.is_given_up:
                 return None

@@ -120,7 +120,7 @@ class CostQuestions:
         instead: bool = False,
         fork: bool = False,
     ) -> Decision | None:
-        with self._workspace.app.key_queue.coming() as dialog:
+        with self._workspace.key_queue.coming() as dialog:
             price = await asked
         if dialog.is_given_up:
             return None

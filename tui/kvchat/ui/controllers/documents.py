@@ -105,7 +105,7 @@ class DocumentController:
     async def _remove(self, name: str) -> None:
         """Ask whether a collection is to be removed."""
         try:
-            with self.workspace.app.key_queue.coming() as dialog:
+            with self.workspace.key_queue.coming() as dialog:
                 known = [one.name for one in await self._documents.collections()]
                 if not name:
                     self.workspace.say(
@@ -213,7 +213,7 @@ class DocumentController:
             self._look_what_exists()
         seen, self._reported = self._reported, dict(self._documents.reports)
         fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
-        if not any(map(worth_telling, fresh)) or self.workspace.app.screen is not self.workspace.screen:
+        if not any(map(worth_telling, fresh)) or not self.workspace.screen.is_active:
             return
         from kvchat.ui.screens.documents.rows import other_kinds, report_words
 

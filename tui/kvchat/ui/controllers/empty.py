@@ -73,8 +73,8 @@ class EmptyConversation:
     def _content(self) -> Content:
         from kvchat.ui.render.empty import Recent, empty_screen, first_steps, tips
 
-        app, service = self.workspace.app, self._service
-        key, server, now = app.key_of, self._servers.info, service.clock().timestamp()
+        service = self._service
+        key, server, now = self.workspace.key_of, self._servers.info, service.clock().timestamp()
         others = [record for record in service.conversations.all() if record.turns and ARCHIVE not in record.tags]
         warmth = {record.id: service.tracker.warmth(record.id) for record in others[:RECENT]}
         recent = [
@@ -137,7 +137,7 @@ class EmptyConversation:
                 folders=self._service.chooser.model_folders(),
                 last=place_words(last) if (last := self._servers.last_off) else "",
             )
-            with self.workspace.app.key_queue.hold():  # what was typed so far decides who has the next key
+            with self.workspace.key_queue.hold():  # what was typed so far decides who has the next key
                 await self._around.mount(panel, before=0)
                 await self._composer.written()
                 if not self._composer.text:

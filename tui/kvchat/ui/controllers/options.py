@@ -72,7 +72,7 @@ class OptionController:
         """On, off, or as the server has it: the next of the three; with a word that, or an effort."""
         workspace, conversation = self.workspace, self.workspace.conversation
         try:
-            with workspace.app.key_queue.coming() as dialog:
+            with workspace.key_queue.coming() as dialog:
                 change = await self._options.thinking(conversation.id, word)
         except ChatError as error:
             workspace.say(str(error), "warning")
@@ -93,15 +93,15 @@ class OptionController:
     async def theme(self, name: str = "") -> None:
         from kvchat.ui.screens.themes import ThemeScreen
 
-        app = self.workspace.app
+        app, host = self.workspace.app, self.workspace.host
         if app.no_color:
             self.workspace.say("NO_COLOR is set: no theme has colours.")
             return
         if not name:
             names = sorted(app.available_themes, key=lambda one: (not one.startswith("kvchat"), one))
-            used = AUTOMATIC if app.follows_terminal else app.theme
+            used = AUTOMATIC if host.follows_terminal else app.theme
             name = await self.workspace.ask(ThemeScreen([AUTOMATIC, *names], used, app.theme)) or ""
         if name == AUTOMATIC or name in app.available_themes:
-            app.choose_theme(name)
+            host.choose_theme(name)
         elif name:
             self.workspace.say(f"There is no theme {name}. /theme shows them all.", "warning")

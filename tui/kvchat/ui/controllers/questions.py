@@ -10,22 +10,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual import events
 from textual.widgets import Input
 
-from kvchat.ui.controllers.workspace import Workspace, in_worker
-
 if TYPE_CHECKING:
     from textual.timer import Timer
 
+    from kvchat.ui.controllers.doors import MainScreen
     from kvchat.ui.screens.confirm import ConfirmScreen
+    from kvchat.ui.screens.modal import Modal
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.question_line import QuestionLine
 
 T = TypeVar("T")
+
+
+class Place(Protocol):
+    """Where questions are asked."""
+
+    screen: MainScreen
+
+    @property
+    def open_id(self) -> str:
+        """The id of the open conversation; empty: none is open yet."""
+
+    def key_of(self, action: str) -> str:
+        """The first key of an action, as the user reads it."""
+
+    async def ask(self, screen: Modal[T]) -> T | None:
+        """Show a modal screen and wait for its answer."""
 
 
 class WaitingQuestion:
@@ -55,8 +72,8 @@ class Questions:
     quiet_s: ClassVar[float] = 0.7
     """Seconds without a key after which a question opens by itself."""
 
-    def __init__(self, workspace: Workspace, composer: Composer, line: QuestionLine) -> None:
-        self.workspace = workspace
+    def __init__(self, place: Place, composer: Composer, line: QuestionLine) -> None:
+        self._place = place
         self._composer = composer
         self._line = line
         self._all: list[WaitingQuestion] = []
@@ -73,7 +90,7 @@ class Questions:
     ) -> T | None:
         """Ask the user in the open conversation; None: they gave no answer. `stays`: it is asked again when the user
         comes back to the conversation; else leaving that is no answer. `on` gets the question. Only in a worker."""
-        question = WaitingQuestion(make, self.workspace.open_id, stays=stays)
+        question = WaitingQuestion(make, self._place.open_id, stays=stays)
         self._all.append(question)
         if on is not None:
             on(question)
@@ -88,13 +105,13 @@ class Questions:
     @property
     def first(self) -> WaitingQuestion | None:
         """The one that is next in the open conversation."""
-        here = self.workspace.open_id
+        here = self._place.open_id
         return next((one for one in self._all if one.conversation == here and not one.answer.done()), None)
 
     def look(self) -> None:
         """Show the next question, and open it when nothing is typed."""
         for one in self._all:
-            if one.conversation != self.workspace.open_id and not one.stays:
+            if one.conversation != self._place.open_id and not one.stays:
                 one.settle(None)
         first = self.first
         waits = first if first is not None and first.screen is None else None
@@ -102,10 +119,10 @@ class Questions:
             self._line.show()
         else:
             screen = waits.make()
-            self._line.show(screen.heading, screen.gist, self.workspace.key_of("composer.messages"))
+            self._line.show(screen.heading, screen.gist, self._place.key_of("composer.messages"))
         if self._composer.has_question is not (waits is not None):
             self._composer.has_question = waits is not None
-            self.workspace.screen.on_descendant_focus()
+            self._place.screen.show_footer()
         self._open_soon()
 
     def _open_soon(self) -> None:
@@ -117,19 +134,15 @@ class Questions:
             return
         left = self.typed_at + self.quiet_s - monotonic()
         if left > 0:
-            self._timer = self.workspace.screen.set_timer(left, self._open_soon)
+            self._timer = self._place.screen.set_timer(left, self._open_soon)
         elif not self._is_writing():
-            self._open(first)
+            self._begin_to_open(first)
 
     def _is_writing(self) -> bool:
         """Whether something is written in the main screen, or another one is in front."""
-        screen = self.workspace.screen
+        screen = self._place.screen
         field = screen.focused
-        return (
-            self.is_written
-            or self.workspace.app.screen is not screen
-            or (isinstance(field, Input) and bool(field.value))
-        )
+        return self.is_written or not screen.is_active or (isinstance(field, Input) and bool(field.value))
 
     def typed(self, event: events.Key | events.Paste) -> None:
         """A key was pressed, wherever it goes."""
@@ -145,7 +158,7 @@ class Questions:
         """The user goes to the question that waits."""
         if (first := self.first) is not None and first.screen is None:
             self._composer.focus()
-            self._open(first, is_meant=True)
+            self._begin_to_open(first, is_meant=True)
 
     def give_up(self) -> bool:
         """Leave the question that waits unanswered. Whether there is one."""
@@ -155,15 +168,17 @@ class Questions:
         first.settle(None)
         return True
 
-    @in_worker("question")
-    async def _open(self, question: WaitingQuestion, *, is_meant: bool = False) -> None:
+    def _begin_to_open(self, question: WaitingQuestion, *, is_meant: bool = False) -> None:
+        self._place.screen.run_worker(partial(self._open, question, is_meant), group="question")
+
+    async def _open(self, question: WaitingQuestion, is_meant: bool) -> None:
         if question.screen is not None or question.answer.done():
             return
         screen = question.make()
         screen.open_over(self, is_meant=is_meant)
         question.screen = screen
         self.look()
-        answer = await self.workspace.ask(screen)
+        answer = await self._place.ask(screen)
         question.screen = None
         if screen.has_stepped_back:
             question.is_passed = True

@@ -482,7 +482,7 @@ class SendingController:
         try:
             # Nothing may be raised in here, or Textual would not take the terminal back; and without the batch it
             # would paint the streaming answer over the editor.
-            with app.key_queue.hold(), app.suspend(), app.batch_update():
+            with self.workspace.key_queue.hold(), app.suspend(), app.batch_update():
                 trouble = await self._edit_outside()
         except SuspendNotSupported:
             trouble = "This terminal cannot run an editor"

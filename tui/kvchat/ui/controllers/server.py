@@ -180,7 +180,7 @@ class ServerController:
             if await self.workspace.choose(f"Stop fetching {fetch.model.file}?", lines, choices):
                 fetch.worker.cancel()
             return
-        with self.workspace.app.key_queue.coming() as dialog:
+        with self.workspace.key_queue.coming() as dialog:
             self.workspace.say(f"Asking Hugging Face for {name} …")
             model = await self._service.chooser.to_fetch(name)
         if dialog.is_given_up:
@@ -263,7 +263,7 @@ class ServerController:
         if not self._may_move():
             return False
         id, off = self.workspace.conversation.id, self._place()
-        with self.workspace.app.key_queue.coming() as dialog:
+        with self.workspace.key_queue.coming() as dialog:
             name = await self._servers.other(id)
         if dialog.is_given_up:
             return True

@@ -44,7 +44,7 @@ class SettingsController:
         from kvchat.ui.screens.settings import SettingsScreen
 
         try:
-            self.take(self.workspace.app.layers().settings)  # another window may have changed the file
+            self.take(self.workspace.host.layers().settings)  # another window may have changed the file
         except ConfigError as error:
             self.workspace.say(str(error), "warning")
             return
@@ -54,31 +54,31 @@ class SettingsController:
         """Every setting as it is now, whoever changed it. Raises ConfigError."""
         from kvchat.commands.setting_rows import rows
 
-        return rows(self.workspace.app.layers(), [AUTOMATIC, *sorted(self.workspace.app.available_themes)])
+        return rows(self.workspace.host.layers(), [AUTOMATIC, *sorted(self.workspace.app.available_themes)])
 
     def change(self, row: SettingRow, text: str | None) -> None:
         """Save what the user wrote for a setting, and apply it where that is possible; None: back to the default.
         Raises ConfigError."""
         from kvchat.commands.setting_rows import checked
 
-        app = self.workspace.app
-        save_setting(app.paths.config, row.path, None if text is None else checked(app.layers(), row, text))
-        self.take(app.layers().settings)
+        host = self.workspace.host
+        save_setting(host.paths.config, row.path, None if text is None else checked(host.layers(), row, text))
+        self.take(host.layers().settings)
 
     def take(self, wanted: Settings) -> None:
         """Have these settings in force from now on, but for those that are read when kvchat starts."""
-        app, screen, before = self.workspace.app, self.workspace.screen, self._service.settings
+        host, screen, before = self.workspace.host, self.workspace.screen, self._service.settings
         self._service.take_settings(wanted)
         now = self._service.settings
         if now.theme != before.theme:
-            app.wear(now.theme)
+            host.wear(now.theme)
         if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
-            app.take_keys()
+            host.take_keys()
             screen.show_keys()
         if now.keyboard_protocol != before.keyboard_protocol:
             from kvchat.ui.terminal.driver import keyboard
 
-            app.tell_terminal(keyboard(now.keyboard_protocol))
+            host.tell_terminal(keyboard(now.keyboard_protocol))
         if now.enter_sends != before.enter_sends:
             self._composer.enter_sends = now.enter_sends
         if now.show_reasoning != before.show_reasoning:

@@ -171,9 +171,9 @@ class ConversationView:
         self._documents.show_retrieval()
         self._header.set_title(conversation.record.title if conversation.record.turns else "")
         self._show_context(conversation.context_used if len(path) > 1 else None, exact=conversation.context_is_exact)
-        self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
+        self.workspace.host.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()
-        self.workspace.screen.on_descendant_focus()
+        self.workspace.screen.show_footer()
         if conversation.id in self._conversations.streaming():
             self.tick()
 
@@ -266,14 +266,15 @@ class ConversationView:
 
     def _call(self, title: str, words: str) -> None:
         """Call the user to a conversation. A notification may be kept in the system's history."""
-        app = self.workspace.app
+        app, desktop = self.workspace.app, self.workspace.host.desktop
         app.bell()
-        if app.desktop is not None and not app.app_focus:
-            app.desktop.notify(words if self._service.incognito else f"{words}: {title}")
+        if desktop is not None and not app.app_focus:
+            desktop.notify(words if self._service.incognito else f"{words}: {title}")
 
     def _show_prefilled(self) -> None:
         """In the terminal's tab: the open conversation's prefill, else that of another one."""
-        if (desktop := self.workspace.app.desktop) is None or not self.workspace.app.has_terminal:
+        host = self.workspace.host
+        if (desktop := host.desktop) is None or not host.has_terminal:
             return
         found = None
         if self._service.settings.progress:

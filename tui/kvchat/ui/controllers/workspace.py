@@ -12,21 +12,20 @@ from kvchat.chat.errors import ChatError
 from kvchat.prompt.tags import TagError
 from kvchat.sanitize import clean
 from kvchat.text.tools import tools_sentence
+from kvchat.ui.controllers.questions import Questions
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.worker import Worker
 
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
     from kvchat.commands.acts import Acts
     from kvchat.prompt.message import Node
-    from kvchat.ui.app import KvchatApp
-    from kvchat.ui.chat_screen import ChatScreen
-    from kvchat.ui.controllers.questions import Questions
+    from kvchat.ui.controllers.doors import Host, MainScreen
     from kvchat.ui.key_queue import Coming
     from kvchat.ui.screens.confirm import Choice
     from kvchat.ui.screens.modal import Modal
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")
@@ -35,15 +34,16 @@ T = TypeVar("T")
 class Workspace:
     """The open conversation on the main screen. Only used once the service is there."""
 
-    questions: Questions
-    """What waits for the user's word."""
     acts: Acts
     """What is done on the main screen as in plain mode."""
 
-    def __init__(self, screen: ChatScreen, service: ChatService, transcript: Transcript) -> None:
+    def __init__(self, screen: MainScreen, host: Host, service: ChatService) -> None:
         self.screen = screen
+        self.host = host
         self.service = service
-        self._transcript = transcript
+        self.key_queue = host.key_queue
+        self.questions = Questions(self, screen.composer, screen.question_line)
+        """What waits for the user's word."""
         self.current: OpenConversation | None = None
         self.editing: str | None = None
         """The question that the composer edits, if it does."""
@@ -51,7 +51,8 @@ class Workspace:
         """What waits until the dialog in front is closed."""
 
     @property
-    def app(self) -> KvchatApp:
+    def app(self) -> App[Any]:
+        """Textual's part of the app."""
         return self.screen.app
 
     @property
@@ -72,7 +73,7 @@ class Workspace:
     def say(self, text: str, severity: Severity = "information", seconds: float = 0.0) -> None:
         """Show a sentence in a corner of the screen for `seconds`, or a few; it replaces the one before. While a dialog
         is open it waits."""
-        if self.app.screen is not self.screen:
+        if not self.screen.is_active:
             self._unsaid = text, severity, seconds
             return
         self.app.clear_notifications()
@@ -100,7 +101,7 @@ class Workspace:
         worker, and never in an exclusive one: a screen whose worker was cancelled could not give its answer."""
         if any(type(shown) is type(screen) for shown in self.app.screen_stack):
             return None
-        with self.app.key_queue.coming():
+        with self.key_queue.coming():
             await self.app._flush_next_callbacks()
             answer = self.app.push_screen(screen, wait_for_dismiss=True)
         return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
@@ -133,7 +134,7 @@ class Workspace:
 
     def key_of(self, action: str) -> str:
         """The first key of an action, as the user reads it; empty without one."""
-        return self.app.key_of(action)
+        return self.host.key_of(action)
 
     def now(self) -> datetime:
         return self.service.clock()
@@ -156,7 +157,7 @@ class Workspace:
         or the screen still shows another conversation."""
         if self.current is None:
             return None
-        if (chosen := self._transcript.marked) is not None:
+        if (chosen := self.screen.transcript.marked) is not None:
             return chosen if chosen in self.current.tree else None
         path = self.current.path()
         return path[-1].id if len(path) > 1 else None

@@ -1,0 +1,111 @@
+"""What the controllers ask of the app and of the main screen, beside what every app of Textual has: they know nothing
+else of these two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from textual.app import App
+    from textual.geometry import Size
+    from textual.timer import Timer
+    from textual.widget import Widget
+    from textual.worker import Worker
+
+    from kvchat.config.layers import Layers
+    from kvchat.config.problem import Problem
+    from kvchat.paths import Paths
+    from kvchat.ui.key_queue import KeyQueue
+    from kvchat.ui.terminal.desktop import Desktop
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.question_line import QuestionLine
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+
+class Host(Protocol):
+    """The app."""
+
+    paths: Paths
+    has_begun: bool
+    """Whether the service is opened."""
+    keys: Mapping[str, str]
+    """The user's keys by action, where they differ from the table."""
+    key_queue: KeyQueue
+    desktop: Desktop | None
+    """What there is around the terminal; None until the first frame is drawn."""
+    follows_terminal: bool
+    """Whether the theme is a light or a dark one as the terminal is."""
+
+    @property
+    def has_terminal(self) -> bool:
+        """Whether there is a terminal, and it is the app's just now."""
+
+    @property
+    def send_keys(self) -> tuple[str, str]:
+        """The keys of Enter and of a new line, as Textual names them."""
+
+    def key_of(self, id: str) -> str:
+        """The first key of an action, as the user reads it; empty without one."""
+
+    def take_keys(self) -> Sequence[Problem]:
+        """Have the keys of the settings in force. Returns what is wrong with some."""
+
+    def layers(self) -> Layers:
+        """The settings as they are now, with where they come from. Raises ConfigError."""
+
+    def wear(self, theme: str) -> None:
+        """Have the colours of a theme from now on."""
+
+    def choose_theme(self, theme: str) -> None:
+        """Wear a theme, in later runs too."""
+
+    def set_window_title(self, title: str) -> None:
+        """The title of the terminal's window."""
+
+    def tell_terminal(self, sequence: str) -> None:
+        """Write a control sequence, which must be clean, while the terminal is the app's."""
+
+
+class MainScreen(Protocol):
+    """The main screen: its widgets, and where workers and timers run."""
+
+    transcript: Transcript
+    composer: Composer
+    question_line: QuestionLine
+
+    @property
+    def app(self) -> App[Any]: ...
+    @property
+    def size(self) -> Size: ...
+    @property
+    def focused(self) -> Widget | None: ...
+    @property
+    def is_mounted(self) -> bool: ...
+    @property
+    def is_active(self) -> bool: ...
+
+    def run_worker(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        name: str | None = "",
+        group: str = "default",
+        *,
+        exclusive: bool = False,
+    ) -> Worker[None]: ...
+    def set_timer(self, delay: float, callback: Callable[[], object]) -> Timer: ...
+    def set_interval(self, interval: float, callback: Callable[[], object]) -> Timer: ...
+    def set_focus(self, widget: Widget | None) -> None: ...
+    def notify(
+        self, message: str, *, severity: Literal["information", "warning", "error"], markup: bool, timeout: float
+    ) -> None: ...
+
+    def show_footer(self) -> None:
+        """The keys of where the focus is."""
+
+    def show_keys(self) -> None:
+        """Show the user's own keys where keys are named."""
+
+    def want_sidebar(self, wanted: bool) -> None:
+        """Show the list next to the conversation where there is room, or hide it."""
