@@ -93,20 +93,20 @@ class ChatScreen(Screen[None]):
         self.jump = JumpLetters(self.transcript, self.sidebar)
         self.status = StatusLine()
         self.keybar = KeyBar()
-        self._hello = Static(id="hello", markup=False)
+        self.hello = Static(id="hello", markup=False)
         self._trouble = Static(id="trouble", markup=False)
-        self._middle = Vertical(
-            self._hello,
+        self.conversation_column = Vertical(
+            self.hello,
             self.transcript,
             self._trouble,
             Vertical(self.findbar, self.queue_lines, self.question_line, self.composer, id="below"),
             id="conversation",
         )
-        self._beside = Horizontal(self.sidebar, self._middle, id="middle")
+        self.columns = Horizontal(self.sidebar, self.conversation_column, id="middle")
 
     def compose(self) -> ComposeResult:
         yield self.header
-        yield self._beside
+        yield self.columns
         yield self.jump
         yield self.status
         yield self.keybar
@@ -173,55 +173,29 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
-        service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
+        service = self.service
         if self._first_list is not None:
             service.conversations.take_list(*self._first_list)
         personas = Personas(self.host.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, self.host, service)
         self.costs = costs = CostQuestions(workspace)
-        self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
-        self.server = ServerController(workspace, service, costs, empty, self.header, status)
-        self.compaction = CompactionController(workspace, service, self.server, transcript, status)
-        self.context = ContextController(workspace, service, composer)
-        self.sending = SendingController(
-            workspace, service, self.server, self.context, self.compaction, transcript, composer, status
+        self.empty = empty = EmptyConversation(workspace)
+        self.server = server = ServerController(workspace, costs, empty)
+        self.compaction = compaction = CompactionController(workspace, server)
+        self.context = context = ContextController(workspace)
+        self.sending = sending = SendingController(
+            workspace, service, server, context, compaction, self.transcript, self.composer, self.status
         )
-        self.queue = QueueController(workspace, service, self.sending, composer, self.queue_lines)
-        self.documents = DocumentController(workspace, service, self.header, status)
-        self.panel = panel = CachePanelController(workspace, service, self._beside, wanted=service.settings.cache_panel)
-        self.view = ConversationView(
-            workspace,
-            service,
-            self.server,
-            self.compaction,
-            self.sending,
-            self.documents,
-            empty,
-            panel,
-            self.queue,
-            self.header,
-            self.sidebar,
-            transcript,
-            composer,
-            status,
-        )
-        self.conversations = ConversationController(
-            workspace,
-            service,
-            self.view,
-            self.sending,
-            self.context,
-            self.sidebar,
-            transcript,
-            composer,
-            self.findbar,
-            personas,
-        )
-        self.acts = workspace.acts = Acts(ScreenSurface(workspace, self.conversations, transcript, composer))
-        self.messages = MessageController(workspace, service, costs, self.server, self.sending, transcript, composer)
-        self.options = OptionController(workspace, service, costs, composer, personas)
-        self.memory = MemoryController(workspace, service, self.conversations, status)
-        composer.commands.arguments = {"tag": self.conversations.known_tags}
+        self.queue = queue = QueueController(workspace, sending)
+        self.documents = documents = DocumentController(workspace)
+        self.panel = panel = CachePanelController(workspace)
+        self.view = view = ConversationView(workspace, server, compaction, sending, documents, empty, panel, queue)
+        self.conversations = ConversationController(workspace, view, sending, context, personas)
+        self.acts = workspace.acts = Acts(ScreenSurface(workspace, self.conversations, self.transcript, self.composer))
+        self.messages = MessageController(workspace, costs, server, sending)
+        self.options = OptionController(workspace, costs, personas)
+        self.memory = MemoryController(workspace, self.conversations)
+        self.composer.commands.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         service.tools.can_ask = True
         self.server.show()
@@ -236,21 +210,19 @@ class ChatScreen(Screen[None]):
     def alternatives(self) -> AlternativesController:
         from kvchat.ui.controllers.alternatives import AlternativesController
 
-        return AlternativesController(
-            self.workspace, self.service, self.costs, self.server, self.sending, self.composer, self.transcript
-        )
+        return AlternativesController(self.workspace, self.costs, self.server, self.sending)
 
     @cached_property
     def tools(self) -> ToolController:
         from kvchat.ui.controllers.tools import ToolController
 
-        return ToolController(self.workspace, self.service, self.costs)
+        return ToolController(self.workspace, self.costs)
 
     @cached_property
     def settings(self) -> SettingsController:
         from kvchat.ui.controllers.settings import SettingsController
 
-        return SettingsController(self.workspace, self.service, self.panel, self.transcript, self.composer)
+        return SettingsController(self.workspace, self.panel)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         event.refresh_styles = event.refresh_styles and self.host.has_begun  # all has its styles since it was mounted

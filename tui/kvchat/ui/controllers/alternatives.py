@@ -11,35 +11,26 @@ from kvchat.prompt.drafts import Draft
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class AlternativesController:
     """Asks for several answers, and has one chosen."""
 
     def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        costs: CostQuestions,
-        server: ServerController,
-        sending: SendingController,
-        composer: Composer,
-        transcript: Transcript,
+        self, workspace: Workspace, costs: CostQuestions, server: ServerController, sending: SendingController
     ) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._turns = service.turns
         self._costs = costs
         self._server = server
         self._sending = sending
-        self._composer = composer
-        self._transcript = transcript
+        self._composer = screen.composer
+        self._transcript = screen.transcript
 
     @in_worker("dialog")
     async def ask(self, argument: str = "") -> None:

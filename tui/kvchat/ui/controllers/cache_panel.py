@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
-    from textual.containers import Horizontal
-
-    from kvchat.chat.service import ChatService
     from kvchat.ui.widgets.cache_panel import CachePanel
 
 WIDE = 150
@@ -20,12 +17,12 @@ WIDE = 150
 class CachePanelController:
     """Makes the panel when it is first shown: most terminals are narrower."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, around: Horizontal, *, wanted: bool) -> None:
-        """`around`: its container, at whose right end it is. `wanted`: whether it is shown where there is room."""
+    def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.wanted = wanted
+        service, screen = workspace.service, workspace.screen
+        self.wanted = service.settings.cache_panel
         self._service = service
-        self._around = around
+        self._around = screen.columns
         self._panel: CachePanel | None = None
 
     @property

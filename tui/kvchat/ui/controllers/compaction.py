@@ -23,30 +23,21 @@ from kvchat.ui.widgets.statusline import live_of
 if TYPE_CHECKING:
     from kvchat.chat.compactor import RunningCompaction
     from kvchat.chat.conversations.live import LiveAnswer
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.server import ServerController
-    from kvchat.ui.widgets.statusline import StatusLine
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class CompactionController:
     """Offers to compact the open conversation, and shows a summary while it is written."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        server: ServerController,
-        transcript: Transcript,
-        status: StatusLine,
-    ) -> None:
+    def __init__(self, workspace: Workspace, server: ServerController) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._servers = service.servers
         self._speeds = service.speeds
         self._server = server
-        self._transcript = transcript
-        self._status = status
+        self._transcript = screen.transcript
+        self._status = screen.status
         self._offered = ""
         """The conversation in which compacting was offered last in a notice."""
 

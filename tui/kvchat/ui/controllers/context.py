@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvchat.chat.question.retrieval import RetrievalResult
-    from kvchat.chat.service import ChatService
     from kvchat.prompt.context import ContextBlock
     from kvchat.ui.widgets.composer.widget import Composer
 
@@ -39,17 +38,18 @@ LISTED = 200
 class ContextController:
     """Looks up what goes with the message, and shows it over the composer."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, composer: Composer) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._memory = service.memory
         self._retrieval = service.retrieval
         self._warm_up = service.warm_up
-        self._composer = composer
+        self._composer = screen.composer
         self._pasted: Composer.PathPasted | None = None
         """The path of a file that was pasted last."""
         self._told_changed: frozenset[tuple[str, str]] = frozenset()
         """Conversations and their changed files that the user was notified of."""
-        composer.context.count = self._count
+        self._composer.context.count = self._count
 
     # -- found for what is written
 

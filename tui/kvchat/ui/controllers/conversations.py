@@ -17,15 +17,10 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
-    from kvchat.chat.service import ChatService
     from kvchat.chat.trunks import Trunks
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.view import ConversationView
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.findbar import FindBar
-    from kvchat.ui.widgets.sidebar import Sidebar
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class ConversationController:
@@ -34,17 +29,13 @@ class ConversationController:
     def __init__(
         self,
         workspace: Workspace,
-        service: ChatService,
         view: ConversationView,
         sending: SendingController,
         context: ContextController,
-        sidebar: Sidebar,
-        transcript: Transcript,
-        composer: Composer,
-        findbar: FindBar,
         personas: Personas,
     ) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._personas = personas
         self._service = service
         self._conversations = service.conversations
@@ -52,10 +43,10 @@ class ConversationController:
         self._view = view
         self._sending = sending
         self._context = context
-        self._sidebar = sidebar
-        self._transcript = transcript
-        self._composer = composer
-        self._findbar = findbar
+        self._sidebar = screen.sidebar
+        self._transcript = screen.transcript
+        self._composer = screen.composer
+        self._findbar = screen.findbar
 
     async def open(self, id: str, node: str | None = None) -> None:
         """Show a conversation, at a message if one is given. Raises ChatError."""

@@ -18,10 +18,8 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.sources import given, sources_of
 
 if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
     from kvchat.documents.collection import IndexingReport
     from kvchat.prompt.context import ContextBlock
-    from kvchat.ui.widgets.statusline import Header, StatusLine
 
     Sources = Sequence[tuple[int | None, ContextBlock]]
 
@@ -32,13 +30,14 @@ LONG = 3.0
 class DocumentController:
     """Opens what there is of documents, and shows what is searched and indexed."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, header: Header, status: StatusLine) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._documents = service.documents
         self._retrieval = service.retrieval
-        self._header = header
-        self._status = status
+        self._header = screen.header
+        self._status = screen.status
         self._reported: dict[str, IndexingReport] = {}
         """The reports that were seen."""
         self._known: frozenset[str] | None = None

@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from textual.app import App
+    from textual.containers import Horizontal, Vertical
     from textual.geometry import Size
     from textual.timer import Timer
     from textual.widget import Widget
+    from textual.widgets import Static
     from textual.worker import Worker
 
     from kvchat.config.layers import Layers
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
     from kvchat.ui.key_queue import KeyQueue
     from kvchat.ui.terminal.desktop import Desktop
     from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.findbar import FindBar
     from kvchat.ui.widgets.question_line import QuestionLine
+    from kvchat.ui.widgets.queue_lines import QueueLines
+    from kvchat.ui.widgets.sidebar import Sidebar
+    from kvchat.ui.widgets.statusline import Header, StatusLine
     from kvchat.ui.widgets.transcript.widget import Transcript
 
 
@@ -71,9 +77,20 @@ class Host(Protocol):
 class MainScreen(Protocol):
     """The main screen: its widgets, and where workers and timers run."""
 
+    header: Header
+    sidebar: Sidebar
     transcript: Transcript
     composer: Composer
+    queue_lines: QueueLines
     question_line: QuestionLine
+    findbar: FindBar
+    status: StatusLine
+    hello: Static
+    """What an empty conversation has in place of the transcript."""
+    conversation_column: Vertical
+    """All of the conversation."""
+    columns: Horizontal
+    """The list and the conversation, side by side."""
 
     @property
     def app(self) -> App[Any]: ...

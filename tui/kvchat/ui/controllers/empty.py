@@ -4,11 +4,8 @@ panel."""
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from kvchat.prompt.tags import ARCHIVE
 from kvchat.text.cache import HEAT_GLYPHS, opening_words, shown_heat
@@ -19,34 +16,22 @@ from kvchat.text.servers import place_words, server_facts
 from kvchat.text.tools import tools_in_brief
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
-if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.transcript.widget import Transcript
-
 RECENT = 5
 """Conversations to go back to."""
 
 
 class EmptyConversation:
-    """Shows it in place of the transcript. `around`: the widget that holds all of the conversation."""
+    """Shows it in place of the transcript."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        around: Vertical,
-        hello: Static,
-        transcript: Transcript,
-        composer: Composer,
-    ) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._servers = service.servers
         self._service = service
-        self._around = around
-        self._hello = hello
-        self._transcript = transcript
-        self._composer = composer
+        self._around = screen.conversation_column
+        self._hello = screen.hello
+        self._transcript = screen.transcript
+        self._composer = screen.composer
 
     def show(self) -> None:
         """The panel while there is nothing to talk to; else what to do, and where the keys are."""

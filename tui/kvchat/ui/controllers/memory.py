@@ -13,22 +13,19 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.events import MemoriesNoted
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.conversations import ConversationController
-    from kvchat.ui.widgets.statusline import StatusLine
 
 
 class MemoryController:
     """Opens the memory, and tells at the edge of the screen what was noted."""
 
-    def __init__(
-        self, workspace: Workspace, service: ChatService, conversations: ConversationController, status: StatusLine
-    ) -> None:
+    def __init__(self, workspace: Workspace, conversations: ConversationController) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._memory = service.memory
         self._conversations = conversations
-        self._status = status
+        self._status = screen.status
         self._noted: tuple[str, ...] = ()
         """The ids of what was noted since the user looked last."""
         self._pending: tuple[str, ...] = ()

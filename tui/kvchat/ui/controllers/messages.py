@@ -11,12 +11,9 @@ from kvchat.ui.render.message import TranscriptItem, as_text
 from kvchat.ui.terminal.clipboard import copy
 
 if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class MessageController:
@@ -25,22 +22,20 @@ class MessageController:
     def __init__(
         self,
         workspace: Workspace,
-        service: ChatService,
         costs: CostQuestions,
         server: ServerController,
         sending: SendingController,
-        transcript: Transcript,
-        composer: Composer,
     ) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._branches = service.branches
         self._turns = service.turns
         self._tracker = service.tracker
         self._costs = costs
         self._server = server
         self._sending = sending
-        self._transcript = transcript
-        self._composer = composer
+        self._transcript = screen.transcript
+        self._composer = screen.composer
 
     def edit(self) -> None:
         """Put the question into the composer; sending it asks again on a branch of its own. A price is asked first."""

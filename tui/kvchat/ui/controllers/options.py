@@ -12,25 +12,22 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions, Decision
-    from kvchat.ui.widgets.composer.widget import Composer
 
 
 class OptionController:
     """Changes options, with their price where they change what the server has cached."""
 
-    def __init__(
-        self, workspace: Workspace, service: ChatService, costs: CostQuestions, composer: Composer, personas: Personas
-    ) -> None:
+    def __init__(self, workspace: Workspace, costs: CostQuestions, personas: Personas) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._personas = personas
         self._options = service.options
         self._drafts = service.drafts
         self._branches = service.branches
         self._tracker = service.tracker
         self._costs = costs
-        self._composer = composer
+        self._composer = screen.composer
 
     @in_worker("dialog")
     async def parameters(self) -> None:

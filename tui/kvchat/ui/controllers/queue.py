@@ -9,11 +9,8 @@ from kvchat.text.messages import held_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
     from kvchat.chat.turns.queue import Queued
     from kvchat.ui.controllers.sending import SendingController
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.queue_lines import QueueLines
 
 GONE = "This message is no longer in the queue."
 
@@ -21,20 +18,14 @@ GONE = "This message is no longer in the queue."
 class QueueController:
     """Shows what waits in the open conversation, and acts on it."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        sending: SendingController,
-        composer: Composer,
-        lines: QueueLines,
-    ) -> None:
+    def __init__(self, workspace: Workspace, sending: SendingController) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._queue = service.queue
         self._sending = sending
-        self._composer = composer
-        self._lines = lines
+        self._composer = screen.composer
+        self._lines = screen.queue_lines
 
     def show(self) -> None:
         """The queue of the open conversation as it is now."""

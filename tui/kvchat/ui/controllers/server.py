@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
     from kvchat.chat.server.choice import Fetching, HubModel, ModelChoice
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.screens.confirm import Choice
-    from kvchat.ui.widgets.statusline import Header, StatusLine
 
 GONE = frozenset({"lost", "failed"})
 
@@ -47,22 +45,15 @@ class Fetch(Struct, eq=False):
 class ServerController:
     """Shows the server of the open conversation, and changes it."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        costs: CostQuestions,
-        empty: EmptyConversation,
-        header: Header,
-        status: StatusLine,
-    ) -> None:
+    def __init__(self, workspace: Workspace, costs: CostQuestions, empty: EmptyConversation) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._servers = service.servers
         self._service = service
         self._costs = costs
         self._empty = empty
-        self._header = header
-        self._status = status
+        self._header = screen.header
+        self._status = screen.status
         self._fetch: Fetch | None = None
         self._told = ""
         """The trouble that was shown already."""

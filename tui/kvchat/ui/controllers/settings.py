@@ -15,29 +15,20 @@ from kvchat.ui.controllers.cache_panel import CachePanelController
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
     from kvchat.commands.setting_rows import SettingRow
     from kvchat.config import Settings
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class SettingsController:
     """What the settings screen shows, and does."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        panel: CachePanelController,
-        transcript: Transcript,
-        composer: Composer,
-    ) -> None:
+    def __init__(self, workspace: Workspace, panel: CachePanelController) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._panel = panel
-        self._transcript = transcript
-        self._composer = composer
+        self._transcript = screen.transcript
+        self._composer = screen.composer
 
     @in_worker("dialog")
     async def open(self, query: str = "") -> None:

@@ -22,7 +22,6 @@ from kvchat.text.tools import (
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.questions import WaitingQuestion
 
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
 class ToolController:
     """Chooses tools, and asks about calls."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions) -> None:
+    def __init__(self, workspace: Workspace, costs: CostQuestions) -> None:
         self.workspace = workspace
+        service = workspace.service
         self._service = service
         self._costs = costs
         self._asked: dict[str, WaitingQuestion] = {}

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
-    from kvchat.chat.service import ChatService
     from kvchat.figures.speed import SpeedFit
     from kvchat.prompt.message import Node
     from kvchat.ui.controllers.cache_panel import CachePanelController
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.queue import QueueController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.sidebar import Sidebar
-    from kvchat.ui.widgets.statusline import Header, StatusLine
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 MOST_PICTURES = 50
 """Images of a conversation that are shown."""
@@ -60,7 +55,6 @@ class ConversationView:
     def __init__(
         self,
         workspace: Workspace,
-        service: ChatService,
         server: ServerController,
         compaction: CompactionController,
         sending: SendingController,
@@ -68,13 +62,9 @@ class ConversationView:
         empty: EmptyConversation,
         panel: CachePanelController,
         queue: QueueController,
-        header: Header,
-        sidebar: Sidebar,
-        transcript: Transcript,
-        composer: Composer,
-        status: StatusLine,
     ) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._conversations = service.conversations
         self._tracker = service.tracker
@@ -86,11 +76,11 @@ class ConversationView:
         self._empty = empty
         self._panel = panel
         self._queue = queue
-        self._header = header
-        self._sidebar = sidebar
-        self._transcript = transcript
-        self._composer = composer
-        self._status = status
+        self._header = screen.header
+        self._sidebar = screen.sidebar
+        self._transcript = screen.transcript
+        self._composer = screen.composer
+        self._status = screen.status
         self._speed: SpeedFit | None = None
         """The prefill time by tokens on the server of the open conversation, once measured."""
         self._ticking: Timer | None = None
