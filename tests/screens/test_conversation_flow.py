@@ -439,12 +439,12 @@ async def test_how_to_bring_conversations_over_stays_on_the_page_until_it_is_don
             ):
                 assert command in app.text, "each in one line"
             here = await app.begin("one more")
-            assert "0.2" not in app.text
+            assert "before 0.2" not in app.text
     with closing(sqlite3.connect(place / "kvchat.db")) as old, old:
         old.execute("UPDATE conversation SET id = ?", (here,))  # as if it had been imported
     async with drive() as app:
         await app.until(lambda: "Recent" in app.text)
-        assert "0.2" not in app.text
+        assert "before 0.2" not in app.text
 
 
 async def test_the_empty_screen_says_how_one_leaves(drive: Drive) -> None:
