@@ -14,14 +14,14 @@ from kvchat.ui.screens.beginnings import Beginning, BeginningScreen
 from kvchat.ui.screens.conversations import ConversationPicker
 from kvchat.ui.screens.filter_list import FilterList, grouped
 from kvchat.ui.screens.help import HelpScreen
-from kvchat.ui.screens.palette import Entry, PaletteScreen
+from kvchat.ui.screens.palette import PaletteEntry, PaletteScreen
 from kvchat.ui.screens.themes import ThemeScreen
 from kvchat.ui.screens.tones import content
 
 LISTS: dict[str, Callable[[], FilterList[Any, Any]]] = {
     "conversations": lambda: ConversationPicker([conversation(f"lamp {n}") for n in range(9)], now=NOW),
     "help": lambda: HelpScreen(help_rows()),
-    "palette": lambda: PaletteScreen([Entry(action, "", "") for action in ACTIONS if action.palette]),
+    "palette": lambda: PaletteScreen([PaletteEntry(action, "", "") for action in ACTIONS if action.palette]),
     "personas": lambda: BeginningScreen(
         "persona", [Beginning(f"cook {n}", "", content(), f"cook {n}") for n in range(9)], "none"
     ),

@@ -13,11 +13,11 @@ from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.text.format import short_count
 from kvchat.ui.screens.filter_list import Heading, grouped
-from kvchat.ui.screens.palette import Entry, PaletteScreen, best
+from kvchat.ui.screens.palette import PaletteEntry, PaletteScreen, best
 from kvchat.ui.screens.rows import RowList
 from toyserver import ToyServer, tokens
 
-ALL = [Entry(action, "", "") for action in ACTIONS if action.palette]
+ALL = [PaletteEntry(action, "", "") for action in ACTIONS if action.palette]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_nothing_is_found_by_what_nothing_has() -> None:
 
 def test_without_a_word_all_are_there_in_their_groups() -> None:
     rows = list(grouped(ALL, lambda one: one.action.group))
-    assert [row for row in rows if isinstance(row, Entry)] == ALL
+    assert [row for row in rows if isinstance(row, PaletteEntry)] == ALL
     heads = [row.text for row in rows if isinstance(row, Heading) and row.text]
     assert len(heads) == len(set(heads)) == len({entry.action.group for entry in ALL})
 

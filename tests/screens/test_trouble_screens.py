@@ -59,7 +59,7 @@ class Welcome(Host):
     def compose(self) -> ComposeResult:
         yield self.panel
 
-    def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
+    def on_welcome_panel_way_chosen(self, event: WelcomePanel.WayChosen) -> None:
         self.answers.append(event.way)
 
 

@@ -72,7 +72,7 @@ class UsedServer(Struct, frozen=True):
     """Whether the user agreed to send to it, though it is on another machine of their network."""
 
 
-class Row(Struct, frozen=True):
+class ServerRow(Struct, frozen=True):
     """A server of the list: found, of the settings, in use, or several of them."""
 
     found: FoundServer
@@ -176,20 +176,22 @@ def _by_place(used: Sequence[UsedServer], known: Mapping[str, str]) -> dict[str,
     return found
 
 
-async def _asked(places: Sequence[tuple[str, str]], settings: Settings, named: Mapping[str, str]) -> dict[str, Row]:
+async def _asked(
+    places: Sequence[tuple[str, str]], settings: Settings, named: Mapping[str, str]
+) -> dict[str, ServerRow]:
     """What servers say that are asked with what the settings have for them. `places`: the address of each, and that in
     one spelling, by which the result and `named`, the names of the settings, have it."""
     rows = await asyncio.gather(*(_visited(address, settings, named.get(place, "")) for address, place in places))
     return {place: row for (_, place), row in zip(places, rows, strict=True) if row is not None}
 
 
-async def _visited(address: str, settings: Settings, name: str) -> Row | None:
+async def _visited(address: str, settings: Settings, name: str) -> ServerRow | None:
     """What a server of this machine or the user's network says of itself; None where its address leads to the
     internet. One whose settings cannot be used is not asked."""
     shown = FoundServer(without_user(address))
     own = settings.server if name == MAIN else settings.profiles.get(name, ServerSettings())
     if own.wrong:
-        return Row(shown, NOT_ASKED)
+        return ServerRow(shown, NOT_ASKED)
     try:
         key = await asyncio.to_thread(api_key, own, name="server" if name == MAIN else f"profiles.{name}")
         async with asyncio.timeout(ELSEWHERE_S):
@@ -205,13 +207,13 @@ async def _visited(address: str, settings: Settings, name: str) -> Row | None:
             )
             await backend.aclose()
     except TimeoutError:
-        return Row(shown, NO_ANSWER)
+        return ServerRow(shown, NO_ANSWER)
     except ConfigError as error:
-        return Row(shown, NEEDS_KEY, sentence=str(error))
+        return ServerRow(shown, NEEDS_KEY, sentence=str(error))
     except BackendError as error:
-        return Row(shown, _state(error), sentence=error.sentence if error.status else "")
+        return ServerRow(shown, _state(error), sentence=error.sentence if error.status else "")
     info = backend.info
-    return Row(
+    return ServerRow(
         FoundServer(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots),
         "ready",
     )
@@ -232,8 +234,8 @@ def _state(error: BackendError) -> str:
 
 
 def _rows(
-    found: list[FoundServer], known: Mapping[str, str], used: Mapping[str, UsedServer], asked: Mapping[str, Row]
-) -> Iterator[Row]:
+    found: list[FoundServer], known: Mapping[str, str], used: Mapping[str, UsedServer], asked: Mapping[str, ServerRow]
+) -> Iterator[ServerRow]:
     """The servers that were found, then others that the settings name, then others that conversations use."""
     names: dict[str, list[str]] = {}
     for name, text in known.items():
@@ -241,20 +243,20 @@ def _rows(
     for place in used:
         names.setdefault(place, [])
     for server in found:
-        row = asked.get(_same(server.base_url)) or Row(server, STATES.get(server.phase, server.phase))
+        row = asked.get(_same(server.base_url)) or ServerRow(server, STATES.get(server.phase, server.phase))
         yield replace(row, profile=", ".join(names.pop(_same(server.base_url), ())))
     for place, profiles in names.items():
         text = known[profiles[0]] if profiles else used[place].name
-        row = asked.get(place) or Row(FoundServer(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
+        row = asked.get(place) or ServerRow(FoundServer(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
         yield replace(row, profile=", ".join(profiles))
 
 
-def _engine_row(server: UsedServer) -> Row:
+def _engine_row(server: UsedServer) -> ServerRow:
     """Conversations on the built-in engine, or on a profile that the settings do not have any more."""
     if server.name and "/" not in server.name and not server.name.endswith(".gguf"):
-        return Row(FoundServer(""), "not in the settings", server.name, server)
+        return ServerRow(FoundServer(""), "not in the settings", server.name, server)
     there = not server.name or Path(server.name).is_file()
-    return Row(FoundServer("", kinds.LLAMACPP, model=server.name), STARTS if there else NO_FILE, used=server)
+    return ServerRow(FoundServer("", kinds.LLAMACPP, model=server.name), STARTS if there else NO_FILE, used=server)
 
 
 def _same(text: str) -> str:
@@ -267,7 +269,7 @@ def _same(text: str) -> str:
     return str(BaseUrl(url.scheme, LOOPBACK[0], url.port, url.path) if here else url)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ServerRow) -> tuple[str, ...]:
     server = row.found
     loaded = UNKNOWN if server.loaded is None else f"{len(server.loaded)} of {len(server.listing)}"
     used = UNKNOWN if row.used is None else count(row.used.conversations)
@@ -292,7 +294,7 @@ def _model_name(model: str) -> str:
     return one_line(model.replace("\\", "/").rpartition("/")[2] if is_path else model)
 
 
-def _told(row: Row) -> dict[str, object]:
+def _told(row: ServerRow) -> dict[str, object]:
     server = row.found
     used = row.used
     return {

@@ -390,11 +390,13 @@ class ChatScreen(Screen[None]):
         self.run_worker(self._palette(), group="dialog")
 
     async def _palette(self) -> None:
-        from kvchat.ui.screens.palette import Entry, PaletteScreen
+        from kvchat.ui.screens.palette import PaletteEntry, PaletteScreen
 
         costs = self.costs.in_brief()
         entries = [
-            Entry(action, self.host.key_of(action.id), costs.get(action.id, "")) for action in ACTIONS if action.palette
+            PaletteEntry(action, self.host.key_of(action.id), costs.get(action.id, ""))
+            for action in ACTIONS
+            if action.palette
         ]
         chosen = await self.workspace.ask(PaletteScreen(entries))
         if chosen is not None:
@@ -516,7 +518,7 @@ class ChatScreen(Screen[None]):
     def _composer_notice(self, event: Composer.Notice) -> None:
         self.workspace.say(event.text, "warning")
 
-    def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
+    def on_welcome_panel_way_chosen(self, event: WelcomePanel.WayChosen) -> None:
         if event.way == 0:
             self.service.core.in_background(self.service.servers.connect())
         elif event.way in (1, 2):

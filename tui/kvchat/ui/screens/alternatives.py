@@ -48,7 +48,7 @@ TICK = 0.25
 """Seconds between looks at the clock of the prefill."""
 
 
-class Column(Vertical):
+class AnswerColumn(Vertical):
     """One answer, under a line with its state."""
 
     def __init__(self, at: int, *, unfold_reasoning: bool) -> None:
@@ -74,11 +74,11 @@ class AlternativesScreen(Modal[str]):
         & #sheet { height: 100%; max-height: 100%; }
         & #frame { width: 100%; max-width: 100%; height: 100%; padding: 0 1; }
         & Horizontal { height: 1fr; }
-        & Column { width: 1fr; height: 1fr; padding: 0 1 0 0; }
+        & AnswerColumn { width: 1fr; height: 1fr; padding: 0 1 0 0; }
         & .line-of-answer { height: 1; margin-bottom: 1; background: transparent; }
         & #tabs { height: 1; display: none; background: transparent; }
         &.-tabs #tabs { display: block; }
-        &.-tabs Column { display: none; &.-here { display: block; } }
+        &.-tabs AnswerColumn { display: none; &.-here { display: block; } }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("alternatives")]
@@ -108,7 +108,7 @@ class AlternativesScreen(Modal[str]):
         self._chosen: int | None = None
         self._ending = False
         unfold = service.settings.show_reasoning
-        self._columns = [Column(at, unfold_reasoning=unfold) for at in range(count)]
+        self._columns = [AnswerColumn(at, unfold_reasoning=unfold) for at in range(count)]
         self._tabs = Static(id="tabs")
 
     def body(self) -> Iterable[Widget]:
@@ -189,7 +189,7 @@ class AlternativesScreen(Modal[str]):
             if column.live is not None and column.live.ended is None:
                 column.transcript.set_live(live_row(column.live, now, speed))
 
-    def _line(self, column: Column, *, short: bool = False) -> Content:
+    def _line(self, column: AnswerColumn, *, short: bool = False) -> Content:
         """The state of an answer: its number, its size, and what choosing it costs."""
         live, here = column.live, column.at == self._at
         parts: list[Part] = [(f"▸{column.at + 1}" if here else f" {column.at + 1}", ACCENT if here else STRONG)]
@@ -270,7 +270,7 @@ class AlternativesScreen(Modal[str]):
     def on_click(self, event: events.Click) -> None:
         """The answer that is clicked is the one that keys are about."""
         widget: Widget | None = event.widget
-        while widget is not None and not isinstance(widget, Column):
+        while widget is not None and not isinstance(widget, AnswerColumn):
             parent = widget.parent
             widget = parent if isinstance(parent, Widget) else None
         if widget is not None:

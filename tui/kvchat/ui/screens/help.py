@@ -57,7 +57,7 @@ KEYS_CELLS = 23
 SLASH_CELLS = 17
 
 
-class Line(NamedTuple):
+class HelpLine(NamedTuple):
     """A line of the help."""
 
     group: str
@@ -72,7 +72,7 @@ class Line(NamedTuple):
         return f"{self.group} {self.keys.plain} {self.slash} {self.label} {self.words}".casefold()
 
 
-class HelpScreen(FilterList[Line, None]):
+class HelpScreen(FilterList[HelpLine, None]):
     """All of it on one filtered list; the line under the cursor is shown in full below."""
 
     DEFAULT_CSS = "HelpScreen #detail { height: 2; margin: 1 0 0 2; }"
@@ -87,16 +87,16 @@ class HelpScreen(FilterList[Line, None]):
         self._lines = [*_actions(rows), *_legend()]
         self._texts = [line.text for line in self._lines]
 
-    def find(self, query: str) -> Iterable[Line | Heading]:
+    def find(self, query: str) -> Iterable[HelpLine | Heading]:
         return grouped([self._lines[at] for at in kept(self._texts, query)], lambda line: line.group)
 
-    def detail(self, row: Line | None) -> Content:
+    def detail(self, row: HelpLine | None) -> Content:
         if row is None:
             return content()
         words = f"{row.label}: {row.words}" if row.label else row.words
         return content(words, (f"  {row.slash}" if row.slash else "", MUTED))
 
-    def draw(self, row: Line, width: int) -> Content:
+    def draw(self, row: HelpLine, width: int) -> Content:
         wide = width >= 96
         first = row.keys if row.keys or wide else content((row.slash, MUTED))
         parts = [column(highlighted(first, self.query_text), KEYS_CELLS)]
@@ -105,19 +105,19 @@ class HelpScreen(FilterList[Line, None]):
         return Content.assemble(*parts, highlighted(content(row.words), self.query_text))
 
 
-def _actions(groups: Mapping[str, Sequence[HelpRow]]) -> Iterable[Line]:
+def _actions(groups: Mapping[str, Sequence[HelpRow]]) -> Iterable[HelpLine]:
     for group, rows in groups.items():
         for row in rows:
-            yield Line(group, content((row.keys, ACCENT)), row.slash, row.label, row.help)
+            yield HelpLine(group, content((row.keys, ACCENT)), row.slash, row.label, row.help)
 
 
-def _legend() -> Iterable[Line]:
+def _legend() -> Iterable[HelpLine]:
     for glyph, words in CACHE_GLYPHS:
-        yield Line("Cache", content((glyph * 3, GLYPHS[glyph])), "", "", words)
+        yield HelpLine("Cache", content((glyph * 3, GLYPHS[glyph])), "", "", words)
     for mark, glyph in sidebar_rows.GLYPHS.items():
-        yield Line("Marks of conversations", content((glyph, MARK_TONES[mark])), "", "", sidebar_rows.WORDS[mark])
-    yield Line("Marks of conversations", content(("•", ACCENT)), "", "", "an answer that you have not seen")
+        yield HelpLine("Marks of conversations", content((glyph, MARK_TONES[mark])), "", "", sidebar_rows.WORDS[mark])
+    yield HelpLine("Marks of conversations", content(("•", ACCENT)), "", "", "an answer that you have not seen")
     for glyph, tone, words in RAIL:
-        yield Line("Marks beside messages", content((glyph, tone)), "", "", words)
+        yield HelpLine("Marks beside messages", content((glyph, tone)), "", "", words)
     for name, words in FIGURES:
-        yield Line("Figures", content((name, ACCENT)), "", "", words)
+        yield HelpLine("Figures", content((name, ACCENT)), "", "", words)

@@ -97,7 +97,7 @@ class Page(ABC):
         """The user chose the row."""
 
 
-class Source(ABC):
+class ManagerSource(ABC):
     """What is managed: its pages, and what can be done."""
 
     heading: ClassVar[str]
@@ -205,7 +205,7 @@ class ManagerScreen(ListModal[Jump]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("manager")]
     AUTO_FOCUS: ClassVar[str | None] = "#rows"
 
-    def __init__(self, source: Source, events: EventBus, *, page: int = 0) -> None:
+    def __init__(self, source: ManagerSource, events: EventBus, *, page: int = 0) -> None:
         """`page`: the number of the one that is shown first."""
         super().__init__(classes="-list -wide")
         self._bindings = BindingsMap.merge([self._bindings, BindingsMap(bindings(source.context))])

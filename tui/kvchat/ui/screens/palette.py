@@ -21,7 +21,7 @@ SLASH_CELLS = 14
 KEY_CELLS = 12
 
 
-class Entry(NamedTuple):
+class PaletteEntry(NamedTuple):
     """An action as the palette shows it."""
 
     action: Action
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     """What it would have the server prefill; empty: nothing."""
 
 
-class PaletteScreen(FilterList[Entry, Action]):
+class PaletteScreen(FilterList[PaletteEntry, Action]):
     """All actions on one filtered list; the one under the cursor is shown in full below."""
 
     DEFAULT_CSS = "PaletteScreen { & #frame { max-width: 104; } & #detail { height: 2; margin: 1 0 0 2; } }"
@@ -45,24 +45,24 @@ class PaletteScreen(FilterList[Entry, Action]):
     empty = "No action has this name."
     has_detail = True
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[PaletteEntry]) -> None:
         super().__init__("-list")
         self._entries = entries
         self._search = FuzzySearch()
 
-    def find(self, query: str) -> Iterable[Entry | Heading]:
+    def find(self, query: str) -> Iterable[PaletteEntry | Heading]:
         query = query.strip()
         if query:
             return best(self._entries, query, self._search)
         return grouped(self._entries, lambda one: one.action.group)
 
-    def detail(self, row: Entry | None) -> Content:
+    def detail(self, row: PaletteEntry | None) -> Content:
         return content(row.action.help, (f"  {row.cost}" if row.cost else "", EVALUATED)) if row else content()
 
-    def result(self, row: Entry) -> Action:
+    def result(self, row: PaletteEntry) -> Action:
         return row.action
 
-    def draw(self, row: Entry, width: int) -> Content:
+    def draw(self, row: PaletteEntry, width: int) -> Content:
         action = row.action
         parts = [column(self._marked(action.label), LABEL_CELLS)]
         if width >= 72:
@@ -85,7 +85,7 @@ class PaletteScreen(FilterList[Entry, Action]):
         return marked
 
 
-def best(entries: Iterable[Entry], query: str, search: FuzzySearch) -> Iterable[Entry]:
+def best(entries: Iterable[PaletteEntry], query: str, search: FuzzySearch) -> Iterable[PaletteEntry]:
     """Those that `query` finds, the best first: by their names, then those whose sentences have its words."""
     words = query.casefold().split()
     scores: dict[int, float] = {}

@@ -89,7 +89,7 @@ def address_of(text: str) -> str | None:
     return text.rstrip("/") if usable and not any(char.isspace() for char in text) else None
 
 
-class Line(Struct, frozen=True):
+class ModelLine(Struct, frozen=True):
     """A line of the list: something to choose, or (without a choice) the name of a group."""
 
     words: str
@@ -104,7 +104,7 @@ class Group(Struct, frozen=True):
 
     words: str
     about: str
-    lines: Sequence[Line]
+    lines: Sequence[ModelLine]
 
 
 class ModelPicker(ListModal[ModelChoice]):
@@ -128,18 +128,18 @@ class ModelPicker(ListModal[ModelChoice]):
         self.heading = "Model and server"
         self.hints = (("rows.choose", "use"), ("dialog.close", "close"))
         self._find, self._look, self._at = files, look, at
-        self._offers = [Line(name, about, ("pull", name)) for name, about in offers]
+        self._offers = [ModelLine(name, about, ("pull", name)) for name, about in offers]
         self._typed = typed
-        self._named: tuple[Path, Sequence[Line]] | None = None
+        self._named: tuple[Path, Sequence[ModelLine]] | None = None
         """The path that is typed, with what is there."""
         self._looking = files is not None
         self._asking = look is not None
         self._trouble = ""
         self._engine_model = next((server.model for server in servers if server.current and server.embedded), "")
         self._servers = [_group(server, current) for server in servers]
-        self._files: list[Line] = []
+        self._files: list[ModelLine] = []
         self._current = current
-        self._lines: list[Line] = []
+        self._lines: list[ModelLine] = []
         self._query = ""
         self._first: int | None = None
         """The first line that contains the typed text literally."""
@@ -181,7 +181,7 @@ class ModelPicker(ListModal[ModelChoice]):
     def _take(self, typed: str) -> None:
         self._query, self._named = typed, None
         if self._at is not None and (path := written_path(typed)) is not None:
-            self._named = path, [Line(one_line(str(path), 120), "looking …", ("file", path))]
+            self._named = path, [ModelLine(one_line(str(path), 120), "looking …", ("file", path))]
             self._look_at(path, self._at)
         self._filter(keep=False)
 
@@ -190,7 +190,7 @@ class ModelPicker(ListModal[ModelChoice]):
         try:
             lines = [_file_line(file, self._engine_model) for file in await at(path)]
         except ChatError as error:
-            lines = [Line("", one_line(str(error), 200))]
+            lines = [ModelLine("", one_line(str(error), 200))]
         if self._named is not None and self._named[0] == path:
             self._named = path, lines
             self._filter(keep=False)
@@ -202,9 +202,9 @@ class ModelPicker(ListModal[ModelChoice]):
         address = address_of(self._query)
         hub = hub_name(self._query) if address is None or "://" in self._query else None
         if address is not None and hub is None:
-            self._lines += [Line("Another server"), Line(address, "connect", ("url", address))]
+            self._lines += [ModelLine("Another server"), ModelLine(address, "connect", ("url", address))]
         if self._named is not None:
-            self._lines += [Line("At this path"), *self._named[1]]
+            self._lines += [ModelLine("At this path"), *self._named[1]]
             self._first = 1
         for group in self._servers:
             self._add(group.words, group.lines, group.about)
@@ -213,8 +213,8 @@ class ModelPicker(ListModal[ModelChoice]):
         looking = "looking …" if self._looking else self._trouble or "none found"
         self._add("Model files on this disk", self._files, "" if self._files else looking)
         if hub is not None:
-            self._lines += [Line("")] if self._lines else []
-            self._lines += [Line(HUB, HUB_ABOUT), Line(hub, "look for it there", ("pull", hub))]
+            self._lines += [ModelLine("")] if self._lines else []
+            self._lines += [ModelLine(HUB, HUB_ABOUT), ModelLine(hub, "look for it there", ("pull", hub))]
         elif self._offers:
             self._add(HUB, self._offers, HUB_ABOUT)
         headings = {i for i, line in enumerate(self._lines) if line.choice is None}
@@ -229,7 +229,7 @@ class ModelPicker(ListModal[ModelChoice]):
         self.rows.empty = "Nothing of this name. An address is written like http://HOST:PORT, a path like ~/model.gguf."
         self.rows.show(len(self._lines), cursor=cursor, headings=headings)
 
-    def _add(self, group: str, lines: Sequence[Line], about: str = "") -> None:
+    def _add(self, group: str, lines: Sequence[ModelLine], about: str = "") -> None:
         """Add a group with what the filter keeps of it; the name of a server keeps all of its models."""
         found = [
             lines[i] for i in kept([f"{line.words} {line.about} {group}".casefold() for line in lines], self._query)
@@ -238,8 +238,8 @@ class ModelPicker(ListModal[ModelChoice]):
         if not found and (filtering or not about):
             return
         if self._lines:
-            self._lines.append(Line(""))
-        self._lines.append(Line(group, about))
+            self._lines.append(ModelLine(""))
+        self._lines.append(ModelLine(group, about))
         if self._first is None and filtering:
             named = self._query.strip().casefold()
             self._first = next(
@@ -261,10 +261,10 @@ class ModelPicker(ListModal[ModelChoice]):
             self.finish(choice)
 
 
-def _file_line(file: FoundModel, current: str) -> Line:
+def _file_line(file: FoundModel, current: str) -> ModelLine:
     window = counted(file.context_length, "token") if file.context_length else ""
     about = f"{one_line(file.quantisation, 10):<8}{size(file.size):>8}{window:>16}  {one_line(file.source, 14):<12}"
-    return Line(one_line(file.name, 120), about, ("file", file.path), str(file.path) == current)
+    return ModelLine(one_line(file.name, 120), about, ("file", file.path), str(file.path) == current)
 
 
 def _group(server: ServerChoice, current: str) -> Group:
@@ -288,7 +288,7 @@ def _group(server: ServerChoice, current: str) -> Group:
     ]
     if not lines:
         lines = [
-            Line(
+            ModelLine(
                 model_name(server.model) if server.model else "connect",
                 choice=("server", server.name, ""),
                 current=server.current,
@@ -297,10 +297,10 @@ def _group(server: ServerChoice, current: str) -> Group:
     return Group(words or "This machine", about, lines)
 
 
-def _model_line(server: ServerChoice, name: str, state: str, octets: int | None, about: str, current: str) -> Line:
+def _model_line(server: ServerChoice, name: str, state: str, octets: int | None, about: str, current: str) -> ModelLine:
     facts = (one_line(about, 20), size(octets) if octets else "", state)
     choice: ModelChoice = ("model", name) if server.current else ("server", server.name, name)
-    return Line(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)
+    return ModelLine(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)
 
 
 Way = Literal[0, 1, 2, 3]
@@ -322,7 +322,7 @@ COMMANDS = (
 
 
 class WelcomePanel(Widget, can_focus=True):
-    """Shown in the place of the transcript. Posts `Chosen` with 0 (the server used last), 1 (engine), 2
+    """Shown in the place of the transcript. Posts `WayChosen` with 0 (the server used last), 1 (engine), 2
     (server) or 3 (how to install)."""
 
     DEFAULT_CSS = (
@@ -342,7 +342,7 @@ class WelcomePanel(Widget, can_focus=True):
     cursor: reactive[int] = reactive(0)
     commands_shown: reactive[bool] = reactive(False, layout=True)
 
-    class Chosen(Message):
+    class WayChosen(Message):
         """One of the ways was chosen."""
 
         def __init__(self, way: Way) -> None:
@@ -464,7 +464,7 @@ class WelcomePanel(Widget, can_focus=True):
         self.cursor = self._ways.index(way)
         if way == 3:
             self.commands_shown = not self.commands_shown
-        self.post_message(self.Chosen(way))
+        self.post_message(self.WayChosen(way))
 
     def on_click(self, event: events.Click) -> None:
         lines = self._lines(self.content_size.width)

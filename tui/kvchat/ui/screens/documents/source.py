@@ -29,7 +29,7 @@ from kvchat.text.format import counted
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.documents import rows as words
 from kvchat.ui.screens.documents.rows import RetrievalChoice, Telling
-from kvchat.ui.screens.manager import Due, Page, Source
+from kvchat.ui.screens.manager import Due, ManagerSource, Page
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.tones import home_path
 from kvchat.ui.terminal.clipboard import copy
@@ -45,7 +45,7 @@ AT_ONCE = 25
 """Collections that are counted in one go."""
 
 
-class DocumentsSource(Source):
+class DocumentsSource(ManagerSource):
     """The folders and files that are indexed."""
 
     heading: ClassVar[str] = "Documents"

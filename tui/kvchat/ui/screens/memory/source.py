@@ -24,7 +24,7 @@ from kvchat.text.cache import side_work_words
 from kvchat.text.format import count, counted, moment
 from kvchat.text.memory import WHY_OFF
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
-from kvchat.ui.screens.manager import Due, Jump, Page, Source
+from kvchat.ui.screens.manager import Due, Jump, ManagerSource, Page
 from kvchat.ui.screens.memory import rows as words
 from kvchat.ui.screens.memory.editor import EntryEditor, line_of
 from kvchat.ui.screens.memory.rows import Telling, quoted
@@ -52,7 +52,7 @@ WRITING: Sequence[Hint] = (
 CHANGING: Sequence[Hint] = (*WRITING[:2], WRITING[3])
 
 
-class MemorySource(Source):
+class MemorySource(ManagerSource):
     """What is remembered, and the extractions that feed it."""
 
     heading: ClassVar[str] = "Memory"
