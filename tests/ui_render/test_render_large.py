@@ -12,7 +12,7 @@ from kvchat.ui.render.markdown import MarkdownDocument
 from kvchat.ui.render.message import Folds, TranscriptItem
 from kvchat.ui.render.rows import Span, copied, spans_width, text_of
 from kvchat.ui.render.wrap import plain_rows, wrapped
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 
 
 class Counted(str):
@@ -94,7 +94,7 @@ def test_a_very_long_message_is_laid_out_where_it_is_seen(
     monkeypatch.setattr(
         lazy_text, "plain_rows", lambda text, width: laid_out.append(len(text)) or plain_rows(text, width)
     )
-    entry = Entry(TranscriptItem("1", role, "model", text=text), Folds(), 80)
+    entry = TranscriptEntry(TranscriptItem("1", role, "model", text=text), Folds(), 80)
     for row in (sys.maxsize, 0, 2000, sys.maxsize):
         before = sum(laid_out)
         row = entry.lay_out(row, 40, 80)
@@ -117,7 +117,7 @@ def test_a_message_that_is_selected_is_not_drawn_anew(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         MarkdownDocument, "update", lambda self, text, **more: updated.append(len(text)) or known(self, text, **more)
     )
-    entry = Entry(TranscriptItem("1", Role.ASSISTANT, "model", text="**word** " * 100), Folds(), 80)
+    entry = TranscriptEntry(TranscriptItem("1", Role.ASSISTANT, "model", text="**word** " * 100), Folds(), 80)
     entry.draw()
     body = entry.rows()[entry.body_start :]
     for change in (

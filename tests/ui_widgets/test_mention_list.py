@@ -77,7 +77,7 @@ def test_inside_a_word_nothing_is_completed_and_before_punctuation_it_is() -> No
 
 @pytest.mark.parametrize("name", ["handbook/guide/", "my notes/a b.md", "灯台/本.md", "./a<b.md", "a@b.md"])
 def test_what_is_written_is_read_as_that_mention(name: str) -> None:
-    text, back = mentions.completed(mentions.Typed(0, 1, ""), Mention(name, name, MentionKind.FILE))
+    text, back = mentions.completed(mentions.TypedMention(0, 1, ""), Mention(name, name, MentionKind.FILE))
     assert [one.names[0] for one in mentioned(text)] == [name] and back == 0
 
 

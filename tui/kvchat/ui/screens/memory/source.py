@@ -88,7 +88,7 @@ class MemorySource(ManagerSource):
         """Whether only what was noted in the open conversation is shown."""
         self.queue: Sequence[QueueRow] = ()
         self.telling = Telling(now(), lambda id: self.screen.key(id), fresh=fresh)
-        self.memories, self.history = Memories(self), History(self)
+        self.memories, self.history = MemoriesPage(self), History(self)
         self.pages = (self.memories, Queue(self), self.history)
         self.editor = EntryEditor(self._save, drafts)
         self.acts = {
@@ -445,7 +445,7 @@ class MemorySource(ManagerSource):
             self.screen.finish(Jump(conversation, entry.nodes[0] if entry is not None and entry.nodes else None))
 
 
-class Memories(Page):
+class MemoriesPage(Page):
     """What is pending approval, then what is remembered."""
 
     has_search: ClassVar[bool] = True

@@ -13,7 +13,15 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from kvchat.ui.widgets.composer import messages as messages
-from kvchat.ui.widgets.composer.mentions import MentionList, Typed, asked_for, completed, is_folder, path_at, typed_at
+from kvchat.ui.widgets.composer.mentions import (
+    MentionList,
+    TypedMention,
+    asked_for,
+    completed,
+    is_folder,
+    path_at,
+    typed_at,
+)
 from kvchat.ui.widgets.composer.slash import SlashCommands
 from kvchat.ui.widgets.composer.text import ComposerText
 
@@ -46,7 +54,7 @@ class MentionCompletion:
             self.list.offer(typed, mentions)
 
     @property
-    def _typed(self) -> Typed | None:
+    def _typed(self) -> TypedMention | None:
         """The mention at the cursor, while the text has the keys; none that was pasted."""
         area = self._area
         if not area.has_focus or not area.selection.is_empty:
@@ -58,7 +66,7 @@ class MentionCompletion:
         typed = typed_at(area.document[row], column)
         return typed if typed is not None and not area.is_pasted(area.offset_of((row, typed.start))) else None
 
-    def _place(self, typed: Typed) -> tuple[int, int]:
+    def _place(self, typed: TypedMention) -> tuple[int, int]:
         return self._area.cursor_location[0], typed.start
 
     def look(self) -> None:
@@ -73,7 +81,7 @@ class MentionCompletion:
         if typed is not None and self._closed_at is None:
             self._asking = self._widget.set_timer(ASK_DELAY, lambda: self._ask(typed))
 
-    def _ask(self, typed: Typed) -> None:
+    def _ask(self, typed: TypedMention) -> None:
         if typed == self._typed:
             self._widget.post_message(messages.Mentioning(asked_for(typed)))
 

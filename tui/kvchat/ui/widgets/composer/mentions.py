@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.message import Message
 
 from kvchat.prompt.drafts import plain_paste
-from kvchat.ui.widgets.composer.suggestions import Row, Suggestions
+from kvchat.ui.widgets.composer.suggestions import SuggestionRow, Suggestions
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Mention
@@ -23,7 +23,7 @@ _ENDS = re.compile(r"[\s.,;:!?)\]}'’”»…]|\Z")
 _ATTACH = "/attach "
 
 
-class Typed(NamedTuple):
+class TypedMention(NamedTuple):
     """The mention at the cursor."""
 
     start: int
@@ -35,26 +35,26 @@ class Typed(NamedTuple):
     """The sign in front of it; empty in the argument of a command that takes a path."""
 
 
-def typed_at(line: str, column: int) -> Typed | None:
+def typed_at(line: str, column: int) -> TypedMention | None:
     """The mention whose end is typed at this column of a line. None: no mention is."""
     found = _TYPED.search(line, 0, column)
     if found is None:
         return None
     quoted = found["quoted"]
     if quoted is not None:
-        return Typed(found.start(), column + line.startswith('"', column), quoted)
-    return Typed(found.start(), column, found["plain"]) if _ENDS.match(line, column) else None
+        return TypedMention(found.start(), column + line.startswith('"', column), quoted)
+    return TypedMention(found.start(), column, found["plain"]) if _ENDS.match(line, column) else None
 
 
-def path_at(text: str, column: int) -> Typed | None:
+def path_at(text: str, column: int) -> TypedMention | None:
     """The path of a file to attach, while that command is typed. None: another text is."""
     if not text.startswith(_ATTACH) or "\n" in text or column != len(text):
         return None
     start = len(_ATTACH) + len(text[len(_ATTACH) :]) - len(text[len(_ATTACH) :].lstrip())
-    return Typed(start, column, text[start:], "")
+    return TypedMention(start, column, text[start:], "")
 
 
-def asked_for(typed: Typed) -> str:
+def asked_for(typed: TypedMention) -> str:
     """What its completions are asked for with: a command's path is one of the disk however it begins."""
     return typed.beginning if typed.sign else on_disk(typed.beginning)
 
@@ -69,7 +69,7 @@ def is_folder(mention: Mention) -> bool:
     return mention.kind != "file"
 
 
-def completed(typed: Typed, mention: Mention) -> tuple[str, int]:
+def completed(typed: TypedMention, mention: Mention) -> tuple[str, int]:
     """The text of a mention in place of what was typed, and the cursor's distance from its end: inside the quotes of
     one that continues."""
     name = mention.text
@@ -85,13 +85,13 @@ def completed(typed: Typed, mention: Mention) -> tuple[str, int]:
     return written, int(is_folder(mention) and written.endswith('"'))
 
 
-def is_complete(typed: Typed, mentions: Sequence[Mention]) -> bool:
+def is_complete(typed: TypedMention, mentions: Sequence[Mention]) -> bool:
     """Whether what was typed means something as it is, so that Enter need not complete it."""
     asked = asked_for(typed)
     return asked.endswith("/") or any(one.text.rstrip("/") == asked for one in mentions)
 
 
-def useful(typed: Typed, mentions: Sequence[Mention]) -> list[Mention]:
+def useful(typed: TypedMention, mentions: Sequence[Mention]) -> list[Mention]:
     """The mentions that can be written in a line of text, without the one file that is written already."""
     asked = asked_for(typed)
     found = [
@@ -105,7 +105,7 @@ class MentionList(Suggestions["Mention"]):
 
     WIDEST = 48
 
-    class Chosen(Message):
+    class MentionChosen(Message):
         """A mention was clicked."""
 
         def __init__(self, mention: Mention) -> None:
@@ -114,18 +114,18 @@ class MentionList(Suggestions["Mention"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.typed: Typed | None = None
+        self.typed: TypedMention | None = None
         """The mention for which the list was asked."""
         self.moved = False
         """Whether the user moved the cursor."""
 
-    def offer(self, typed: Typed, mentions: Sequence[Mention]) -> None:
+    def offer(self, typed: TypedMention, mentions: Sequence[Mention]) -> None:
         """Show what this mention can become; where it needs nothing, none is marked."""
         found = useful(typed, mentions)
         self.typed, self.moved, self.cursor = typed, False, None
         self.show(found, marks_first=not is_complete(typed, found))
 
-    def narrow(self, typed: Typed | None) -> None:
+    def narrow(self, typed: TypedMention | None) -> None:
         """The text was changed: until what it can become is known, show what of the list still fits."""
         asked = asked_for(typed).casefold() if typed is not None else ""
         if typed is None or self.typed is None or typed.start != self.typed.start:
@@ -141,10 +141,10 @@ class MentionList(Suggestions["Mention"]):
         self.moved = True
         super().move(step)
 
-    def row_of(self, item: Mention) -> Row:
+    def row_of(self, item: Mention) -> SuggestionRow:
         above, _, last = item.text.rstrip("/").rpartition("/")
         name = f"{last}/" if is_folder(item) else last
-        return Row(name, f"{item.kind} in {above}/" if above.strip(".") else str(item.kind))
+        return SuggestionRow(name, f"{item.kind} in {above}/" if above.strip(".") else str(item.kind))
 
     def clicked(self, item: Mention) -> None:
-        self.post_message(self.Chosen(item))
+        self.post_message(self.MentionChosen(item))

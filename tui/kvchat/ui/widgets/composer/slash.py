@@ -8,7 +8,7 @@ from typing import NamedTuple
 from textual.message import Message
 
 from kvchat.commands.slash import Parsed, parse
-from kvchat.ui.widgets.composer.suggestions import Row, Suggestions
+from kvchat.ui.widgets.composer.suggestions import SuggestionRow, Suggestions
 from kvchat.ui.widgets.composer.text import ComposerText
 
 
@@ -45,18 +45,18 @@ def matching(commands: Sequence[Command], typed: str) -> list[Command]:
 class SlashList(Suggestions[Command]):
     """The matching commands."""
 
-    class Chosen(Message):
+    class CommandChosen(Message):
         """A command was clicked."""
 
         def __init__(self, command: Command) -> None:
             super().__init__()
             self.command = command
 
-    def row_of(self, item: Command) -> Row:
-        return Row(f"/{item.name}", item.description)
+    def row_of(self, item: Command) -> SuggestionRow:
+        return SuggestionRow(f"/{item.name}", item.description)
 
     def clicked(self, item: Command) -> None:
-        self.post_message(self.Chosen(item))
+        self.post_message(self.CommandChosen(item))
 
 
 class SlashCommands:

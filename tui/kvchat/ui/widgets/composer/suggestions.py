@@ -19,7 +19,7 @@ from kvchat.ui.widgets.pieces import fit
 T = TypeVar("T")
 
 
-class Row(NamedTuple):
+class SuggestionRow(NamedTuple):
     """A suggestion as it is drawn; both texts as they came from outside."""
 
     name: str
@@ -54,7 +54,7 @@ class Suggestions(Widget, Generic[T]):
         self.items: list[T] = []
         self.cursor: int | None = None
 
-    def row_of(self, item: T) -> Row:
+    def row_of(self, item: T) -> SuggestionRow:
         """How an item is drawn."""
         raise NotImplementedError
 

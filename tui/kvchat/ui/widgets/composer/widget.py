@@ -472,11 +472,11 @@ class Composer(Vertical):
         command, text = self.commands.parsed()
         self.context.rest_on(text if command is None and text.strip() else "", self._key)
 
-    def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
+    def on_slash_list_command_chosen(self, event: slash.SlashList.CommandChosen) -> None:
         event.stop()
         self._run(event.command.name, "")
 
-    def on_mention_list_chosen(self, event: MentionList.Chosen) -> None:
+    def on_mention_list_mention_chosen(self, event: MentionList.MentionChosen) -> None:
         event.stop()
         self.mentions.complete(event.mention)
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 
 MAX_DRAWN = 300
 """Messages whose rows are kept."""
@@ -20,18 +20,18 @@ class Column:
     """The entries of a transcript with their tops."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TranscriptEntry] = []
         self._index: dict[str, int] = {}
         self._tops = [0]
         self._valid = 0
         """Tops up to this entry's are right."""
 
-    def set(self, entries: Sequence[Entry]) -> None:
+    def set(self, entries: Sequence[TranscriptEntry]) -> None:
         self.entries = list(entries)
         self._index = {entry.item.node_id: number for number, entry in enumerate(self.entries)}
         self.changed(0)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: TranscriptEntry) -> None:
         self._index[entry.item.node_id] = len(self.entries)
         self.entries.append(entry)
         self.changed(len(self.entries) - 1)

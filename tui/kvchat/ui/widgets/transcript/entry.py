@@ -49,7 +49,7 @@ def _body_of(item: TranscriptItem) -> tuple[object, ...]:
     return item.role, item.streaming, item.sources, item.text
 
 
-class Entry:
+class TranscriptEntry:
     """A message with its rows and its cache of strips."""
 
     def __init__(

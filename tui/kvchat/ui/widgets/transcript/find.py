@@ -14,7 +14,7 @@ from msgspec import Struct
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Row
 from kvchat.ui.widgets.transcript.column import Column
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 
 
 class Match(Struct, frozen=True):
@@ -119,7 +119,7 @@ class Finder:
         self.current = (match.node, row, start)
         return self._column.top(index) + row
 
-    def marks_in(self, entry: Entry) -> Mapping[int, Sequence[tuple[int, int]]]:
+    def marks_in(self, entry: TranscriptEntry) -> Mapping[int, Sequence[tuple[int, int]]]:
         """(start, stop) of what is found in a message, by row."""
         if entry.marks is None:
             entry.marks = {}

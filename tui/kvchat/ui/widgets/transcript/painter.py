@@ -11,7 +11,7 @@ from textual.widget import Widget
 from kvchat.prompt.message import Role
 from kvchat.ui.widgets.jump import Letter, with_letters
 from kvchat.ui.widgets.transcript.copying import place_of
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 from kvchat.ui.widgets.transcript.find import Finder
 from kvchat.ui.widgets.transcript.styles import GUTTER, StyleBook, restyled
 
@@ -40,7 +40,7 @@ class RowPainter:
     def blank(self, width: int) -> Strip:
         return Strip.blank(width, self._book.style(""))
 
-    def strip(self, entry: Entry, index: int, row: int, width: int, text_width: int) -> Strip:
+    def strip(self, entry: TranscriptEntry, index: int, row: int, width: int, text_width: int) -> Strip:
         """A row of the message at this place in `width` cells, of which `text_width` are for text."""
         strip = entry.strips.get(row)
         if strip is None or strip.cell_length != width:
@@ -71,13 +71,13 @@ class RowPainter:
         tail = Segment("  ", self._book.style(""))
         return Strip.join([strip.crop(0, left), Strip([mark, tail], mark.cell_length + 2)]) if left > 0 else strip
 
-    def _bar(self, entry: Entry, row: int) -> str:
+    def _bar(self, entry: TranscriptEntry, row: int) -> str:
         """The style of the bar at the left of a row: a selected message has one, but not on its last, empty row."""
         if not entry.selected or row == entry.height - 1:
             return ""
         return "bar" if self._widget.has_focus else "bar-blurred"
 
-    def _found(self, entry: Entry, row: int, strip: Strip) -> Strip:
+    def _found(self, entry: TranscriptEntry, row: int, strip: Strip) -> Strip:
         """The strip with what was searched for made visible."""
         for start, stop in self._finder.marks_in(entry).get(row, ()):
             name = "find-current" if self._finder.current == (entry.item.node_id, row, start) else "find"

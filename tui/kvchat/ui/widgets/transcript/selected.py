@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvchat.ui.widgets.transcript.column import Column
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 
 
 class SelectedMessages:
@@ -24,12 +24,12 @@ class SelectedMessages:
         return self._column.find(self.node)
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> TranscriptEntry | None:
         index = self.index
         return None if index is None else self._column.entries[index]
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TranscriptEntry]:
         """All that are selected, in their order."""
         index = self.index
         if index is None:
@@ -46,7 +46,7 @@ class SelectedMessages:
         self.node = node if self._column.find(node) is not None else None
         return self.mark(before)
 
-    def mark(self, before: Sequence[Entry]) -> bool:
+    def mark(self, before: Sequence[TranscriptEntry]) -> bool:
         """Draw those that are selected now as selected, and no others of those that were `before`. Return whether that
         changed any."""
         now, changed = self.entries, False

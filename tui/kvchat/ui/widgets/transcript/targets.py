@@ -12,12 +12,12 @@ from kvchat.prompt.citations import cited
 from kvchat.ui.render.message import VERSIONS
 from kvchat.ui.render.sources import CITE, given
 from kvchat.ui.widgets.jump import Target
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 from kvchat.ui.widgets.transcript.messages import BranchesRequested, CodeCopyRequested, SourcesRequested
 from kvchat.ui.widgets.transcript.styles import GUTTER
 
 
-def targets_in(entry: Entry, number: int, post: Callable[[Message], object]) -> Iterator[Target]:
+def targets_in(entry: TranscriptEntry, number: int, post: Callable[[Message], object]) -> Iterator[Target]:
     """The targets in a row of a message; `post` posts what the user wants."""
     item, row = entry.item, entry.row(number)
     place = item.node_id, number

@@ -34,7 +34,7 @@ from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript import messages
 from kvchat.ui.widgets.transcript.column import Column
 from kvchat.ui.widgets.transcript.copying import place_of, selected_text, selection_of
-from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 from kvchat.ui.widgets.transcript.find import Finder
 from kvchat.ui.widgets.transcript.painter import RowPainter
 from kvchat.ui.widgets.transcript.selected import SelectedMessages
@@ -48,7 +48,7 @@ _WORD = re.compile(r"[\w./~@:%+=-]+")
 __all__ = ["Transcript", "TranscriptItem"]
 
 
-def _kept(entry: Entry | None, item: TranscriptItem) -> Entry | None:
+def _kept(entry: TranscriptEntry | None, item: TranscriptItem) -> TranscriptEntry | None:
     """The entry a message has already, brought up to date."""
     if entry is not None and entry.item != item:
         entry.set_item(item)
@@ -130,9 +130,9 @@ class Transcript(ScrollView, can_focus=True):
         self._view.unseen = self._view.unseen or not self._view.following
         self._view.arrange(anchor)
 
-    def _entry(self, item: TranscriptItem) -> Entry:
+    def _entry(self, item: TranscriptItem) -> TranscriptEntry:
         folds = Folds(reasoning=self._unfold_reasoning)
-        return Entry(item, folds, self.text_width, self._pictures, self.has_focus, self._key)
+        return TranscriptEntry(item, folds, self.text_width, self._pictures, self.has_focus, self._key)
 
     def name_keys(self, key: KeyOf) -> None:
         """Name these keys in the messages."""
@@ -442,7 +442,7 @@ class Transcript(ScrollView, can_focus=True):
             if getattr(entry.folds, part) is not unfold:
                 self._toggle(entry, part)
 
-    def _toggle(self, entry: Entry, part: str) -> None:
+    def _toggle(self, entry: TranscriptEntry, part: str) -> None:
         index = self._column.find(entry.item.node_id)
         if index is None:
             return
