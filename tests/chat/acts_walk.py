@@ -35,7 +35,6 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.figures.accounting import TurnFigures
 from kvchat.figures.cause import Cause
 from kvchat.prompt.message import Role
-from kvchat.prompt.request import Parameters
 from tiny_models import tiny_models
 
 ACTS = {"append": 50, "edit": 12, "regenerate": 12, "fork": 8, "switch": 15, "new": 6}
@@ -238,12 +237,17 @@ class ActsWalk:
             await play.service.conversations.wait(self.now)
 
     async def stop(self, play: Play) -> None:
-        long = Parameters(max_tokens=400)
+        """Stop an answer: as soon as the question is sent, as its prompt is read, and as it is written, in turn."""
+        long = replace(play.service.settings.parameters, max_tokens=400)
         await play.service.turns.send(self.now, Question(self.said()), parameters=long)
         live = play.service.conversations.load(self.now).live
-        await until(lambda: live is None or live.ended is not None or len(live.text) > 8)
+        assert live is not None
+        far_enough = (lambda: True, lambda: live.progress is not None, lambda: len(live.text) > 8)
+        holds = far_enough[-1 - self.tally.acts["stop"] % len(far_enough)]
+        await until(lambda: live.ended is not None or holds())
         await play.service.turns.stop(self.now)
-        await self.count(play, self.now, "stopped")
+        if play.service.conversations.load(self.now).path()[-1].figures is not None:  # else nothing had come
+            await self.count(play, self.now, "stopped")
         await self.append(play)
 
     async def compact(self, play: Play) -> None:
@@ -251,10 +255,12 @@ class ActsWalk:
         await self.append(play)
 
     async def memory(self, play: Play) -> None:
-        """A side request of ours, as memory makes it: the conversation and an instruction."""
+        """A side request of ours, as memory makes it: the conversation and an instruction. In the lane, so that no
+        state is saved, and proved by a request of its own, beside it."""
         service = play.service
         link, conversation = service.servers.link(self.now), service.conversations.load(self.now)
-        await service.side_requests.at_the_end("memory", link, conversation, "What is new?", {"type": "text"}, 16)
+        async with link.lane.chat(self.now):
+            await service.side_requests.at_the_end("memory", link, conversation, "What is new?", {"type": "text"}, 16)
         await self.append(play)
 
     async def keep(self, play: Play) -> None:
