@@ -10,7 +10,7 @@ import pytest
 
 from corpus import corpus
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.cache import ServerState, SlotCount
+from kvchat.cache import Held, ServerState, SlotCount
 from kvchat.cache.cache import Cache
 from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.journal import Journal
@@ -162,6 +162,24 @@ async def test_a_parked_state_that_another_kvchat_took_is_gone_here_too() -> Non
     app.simulator.observe([left])
     assert app.notes.explains(0, SlotCount(left, task=3))
     assert [one[:3] for one in shapes(app.simulator)] == [one[:3] for one in shapes(beside.simulator)]
+    assert ("light", "a1") not in {one[:2] for one in shapes(app.simulator)}
+
+
+@pytest.mark.parametrize(("slots", "before"), [(1, []), (1, ["ships"]), (2, ["ships"])])
+async def test_what_another_kvchat_has_restored_a_state_over_is_gone_here_too(slots: int, before: list[str]) -> None:
+    app = Run(slots=slots)
+    for owner in before:
+        app.turn(owner, "b1")
+    app.turn("light", "a1")
+    beside = Run(await app.note(), slots)
+    await beside.notes.identify()
+    slot = next(slot for slot, held in enumerate(beside.simulator.best.slots) if held and held.owner == "light")
+    beside.slots.restored(slot, Held(SHIPS.first(200), "ships", 8.0, tip="b0"))
+    app.stored = await beside.note()
+    app.simulator.observe([None] * slot + [200])
+    assert ("light", "a1", 305) in {one[:3] for one in shapes(app.simulator)}, "another client's prompt parks it"
+    assert app.notes.explains(slot, SlotCount(200, task=3))
+    assert sorted(one[:3] for one in shapes(app.simulator)) == sorted(one[:3] for one in shapes(beside.simulator))
     assert ("light", "a1") not in {one[:2] for one in shapes(app.simulator)}
 
 

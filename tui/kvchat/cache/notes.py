@@ -112,10 +112,14 @@ class Note(Struct, frozen=True):
         """Whether a request that was not ended yet may be in a slot."""
         return self.running in (slot, SOMEWHERE)
 
-    def claims(self) -> Iterator[Claim]:
-        """All states that it names."""
+    def held(self) -> Iterator[Claim]:
+        """The states that slots and the host cache held."""
         yield from filter(None, self.slots)
         yield from self.parked
+
+    def claims(self) -> Iterator[Claim]:
+        """All states that it names."""
+        yield from self.held()
         for use in self.uses:
             yield from (*use.overwritten, *use.pushed_out)
 

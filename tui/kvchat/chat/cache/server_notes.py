@@ -99,7 +99,7 @@ class ServerNotes:
             return False
         self._slots.adopt(slot, held, note.memories_of(slot))
         if (ours := Note.from_json(self._last)) is not None:  # from which the other kvchat went on
-            gone = {claim.state for claim in ours.parked} - {claim.state for claim in note.parked}
+            gone = {claim.state for claim in ours.held()} - {claim.state for claim in note.held()}
             self._slots.forget_parked(lambda held: held.state in gone)
         self._merge(note)
         return True
