@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kvchat.cache.llamacpp import checkpoints
-from kvchat.cache.llamacpp.batches import told_by_batches
+from kvchat.cache.llamacpp.batches import shape_from_batches
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.simulator import Memory, Simulator
@@ -36,7 +36,7 @@ def test_the_size_of_batches_shows_in_where_they_end(model: Shape, size: str) ->
     shape: Shape | None = model
     for start, ends in requests:
         assert shape is not None
-        shape = told_by_batches(shape, start, ends, USERS)
+        shape = shape_from_batches(shape, start, ends, USERS)
     assert shape is not None
     assert {name: getattr(shape, name) for name in expected} == expected
     assert shape.micro_batch == 512 if size == "512" else shape != model
@@ -44,19 +44,19 @@ def test_the_size_of_batches_shows_in_where_they_end(model: Shape, size: str) ->
 
 def test_a_model_that_saves_no_checkpoints_goes_back_to_anywhere_or_keeps_its_whole_window() -> None:
     """As `--swa-full` on a sliding-window model; a hybrid one then has no checkpoints, and a dense one never does."""
-    whole = told_by_batches(SLIDING, 103, [1016], USERS)
+    whole = shape_from_batches(SLIDING, 103, [1016], USERS)
     assert whole is not None and whole.whole_window and not whole.checkpoints
-    assert told_by_batches(HYBRID, 0, [1016], USERS) == replace(HYBRID, checkpoints=0)
-    assert told_by_batches(DENSE, 103, [1016], USERS) == DENSE
-    assert told_by_batches(DENSE, 0, [1012, 1016], USERS) is None, "it saves one"
-    again = told_by_batches(whole, 0, [306, 500, 1012, 1016], USERS)
+    assert shape_from_batches(HYBRID, 0, [1016], USERS) == replace(HYBRID, checkpoints=0)
+    assert shape_from_batches(DENSE, 103, [1016], USERS) == DENSE
+    assert shape_from_batches(DENSE, 0, [1012, 1016], USERS) is None, "it saves one"
+    again = shape_from_batches(whole, 0, [306, 500, 1012, 1016], USERS)
     assert again == SLIDING, "started again without the option"
 
 
 def test_what_shows_nothing_changes_nothing() -> None:
-    assert told_by_batches(SLIDING, 1013, [1016], USERS) == SLIDING, "only the tail was read"
-    assert told_by_batches(SLIDING, 0, [77, 1012, 1016], ()) == SLIDING, "a message whose place is not known"
-    assert told_by_batches(SLIDING, 800, [1012, 1016], USERS) == SLIDING
+    assert shape_from_batches(SLIDING, 1013, [1016], USERS) == SLIDING, "only the tail was read"
+    assert shape_from_batches(SLIDING, 0, [77, 1012, 1016], ()) == SLIDING, "a message whose place is not known"
+    assert shape_from_batches(SLIDING, 800, [1012, 1016], USERS) == SLIDING
 
 
 def test_a_whole_window_goes_back_to_anywhere_until_it_was_parked() -> None:

@@ -238,7 +238,7 @@ SCENARIOS = {
     ),
     "a cancelled one was still computed": (
         Cause.CANCELLED,
-        evidence(40, beside_cancelled=True, prediction=predicted(11_919, 11_919, 11_919)),
+        evidence(40, during_cancelled=True, prediction=predicted(11_919, 11_919, 11_919)),
         "The slot still computed a cancelled request",
     ),
     "own side request": (
@@ -441,7 +441,7 @@ def test_a_side_request_in_another_slot_is_not_blamed():
 
 
 def test_a_cancelled_request_is_not_blamed_for_what_was_to_be_expected():
-    foreseen = evidence(40, beside_cancelled=True, prediction=predicted(40, 40, 40))
+    foreseen = evidence(40, during_cancelled=True, prediction=predicted(40, 40, 40))
     assert explain(replace(foreseen, uses=(OwnUse("side", "memory", 0),))).cause is Cause.OWN_REQUEST
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way, beside, plan
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way, plan, way_sparing
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
@@ -247,14 +247,14 @@ HEAD, MINE, OTHERS = ids(1, 500), ids(2, 100), ids(3, 100)
 def test_what_is_sent_beside_a_prompt_takes_nothing_of_it(shape: Shape, unlike: Way | None, alike: Way | None) -> None:
     simulator = Simulator(shape)
     keep = turn(simulator, HEAD + MINE, "open") + Tokens((7, 8))
-    ways = [beside([simulator], prompt, keep) for prompt in (ids(4, 300), HEAD + OTHERS)]
+    ways = [way_sparing([simulator], prompt, keep) for prompt in (ids(4, 300), HEAD + OTHERS)]
     assert [way and way.way for way in ways] == [unlike, alike]
 
 
 def test_what_goes_on_with_the_same_prompt_takes_nothing_in_the_only_slot() -> None:
     simulator = Simulator(Shape(ram_bytes=0))
     keep = turn(simulator, HEAD, "open") + Tokens((7, 8))
-    way = beside([simulator], HEAD + OTHERS, keep)
+    way = way_sparing([simulator], HEAD + OTHERS, keep)
     assert way is not None and way.way is Way.AS_IS
 
 
@@ -262,11 +262,11 @@ def test_every_guess_that_may_be_right_has_to_lose_nothing() -> None:
     with_host, without = Simulator(Shape()), Simulator(Shape(ram_bytes=0))
     for simulator in (with_host, without):
         keep = turn(simulator, HEAD + MINE, "open") + Tokens((7, 8))
-    assert beside([with_host], ids(4, 300), keep) is not None
-    assert beside([with_host, without], ids(4, 300), keep) is None
+    assert way_sparing([with_host], ids(4, 300), keep) is not None
+    assert way_sparing([with_host, without], ids(4, 300), keep) is None
 
 
 def test_no_slot_that_works_is_used_and_none_is_where_no_other_is_idle() -> None:
     simulator = Simulator(Shape(slots=2, ram_bytes=0))
     keep = turn(simulator, HEAD + MINE, "open") + Tokens((7, 8))
-    assert beside([simulator], HEAD + OTHERS, keep, busy={0, 1}) is None
+    assert way_sparing([simulator], HEAD + OTHERS, keep, busy={0, 1}) is None

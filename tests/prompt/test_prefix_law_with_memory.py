@@ -15,7 +15,7 @@ from test_prefix_law import Conversations
 
 from kvchat.index.index import Chunk, Hit
 from kvchat.memory.entry import PROFILE, Entry, Kind, Status
-from kvchat.memory.recall import MOST, line_of, recalled
+from kvchat.memory.recall import MOST_MEMORIES, line_of, recalled
 from kvchat.memory.similarity import normalised
 from kvchat.prompt.branching import asked
 from kvchat.prompt.context import FENCE, MEMORY, TIME
@@ -153,7 +153,7 @@ class WithMemories(Conversations):
             assert not told & set(lines), "a line of the branch is said again"
             assert all(e.status is Status.LIVE for e in one.entries)
             assert len(one.block.text.encode(errors="replace")) <= 4 * max(tokens, profile if of_profile else 0)
-            assert of_profile or (len(lines) <= MOST and all(ids.isdisjoint(e.nodes) for e in one.entries))
+            assert of_profile or (len(lines) <= MOST_MEMORIES and all(ids.isdisjoint(e.nodes) for e in one.entries))
             told |= set(lines)
             self.heard |= {e.id for e in one.entries}
 

@@ -285,7 +285,7 @@ class HttpBackend:
         chosen, usual = in_use or models.chosen, self._info.model if kind.keeps_model else ""
         window = (chosen.context_size if chosen else None) or window
         slots = 1 if kind.keeps_one else as_count(_fact(pages, kind.slots)) or None
-        told = {
+        reported = {
             "context size": window is not None,
             "slots": slots is not None,
             "loaded models": any(model.loaded is not None for model in models.all),
@@ -301,7 +301,7 @@ class HttpBackend:
             takes_local_extras=kind.takes_extras,
             figures=kind.figures,
             sees=sees if isinstance(sees, bool) else None,
-            unknown=tuple(name for name in kind.unknown if not told.get(name)),
+            unknown=tuple(name for name in kind.unknown if not reported.get(name)),
         )
 
     def model_of(self, turn: ChatTurn) -> str:

@@ -250,8 +250,8 @@ class FoundServer(Struct, frozen=True):
     @property
     def loaded(self) -> tuple[str, ...] | None:
         """The names of the models in memory; None where it does not say."""
-        told = [model for model in self.listing if model.loaded is not None]
-        return tuple(model.id for model in told if model.loaded) if told else None
+        known = [model for model in self.listing if model.loaded is not None]
+        return tuple(model.id for model in known if model.loaded) if known else None
 
 
 def questions(port: int) -> list[str]:

@@ -128,11 +128,11 @@ class Embeddings:
 
     def _noted(self, error: BackendError) -> BackendError:
         """The error in words for this server. Queries are not sent there for a while, and it is looked up again."""
-        told = error.with_arguments(use="embeddings")
-        self._failed = self._clock.now() + REST_S, told
+        named = error.with_arguments(use="embeddings")
+        self._failed = self._clock.now() + REST_S, named
         self._endpoint = None
         self._spots.clear()
-        return told
+        return named
 
     async def _fitting(self, texts: Sequence[str]) -> list[list[float]]:
         """The vectors of texts, cut as short as the server needs them."""

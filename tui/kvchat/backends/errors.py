@@ -317,8 +317,8 @@ def _overflow(
 ) -> BackendError | None:
     """The prompt does not fit, with the numbers where the server gives them."""
     typed = error.get("type") == CONTEXT_ERROR
-    told = _CONTEXT_EXCEEDED if status is not None and status >= 500 else _CONTEXT_TEXT
-    if not typed and (status in (401, 403, 404, 429) or not told.search(message)):
+    pattern = _CONTEXT_EXCEEDED if status is not None and status >= 500 else _CONTEXT_TEXT
+    if not typed and (status in (401, 403, 404, 429) or not pattern.search(message)):
         return None
     prompt, window = count_at(error, "n_prompt_tokens") or None, count_at(error, "n_ctx") or None
     if not typed:

@@ -291,7 +291,7 @@ _ROWS = (
         (8080,),
         Flags(
             window=RemedyChange("--ctx-size {whole}"),
-            beside=RemedyChange("--parallel 2"),
+            more_room=RemedyChange("--parallel 2"),
             caching=RemedyChange("older versions cache only when asked with cache_prompt", way=RemedyWay.UPDATE),
         ),
         code="dialects.rare.LlamafileBackend",
@@ -315,7 +315,7 @@ _ROWS = (
         (11434,),
         Flags(
             window=RemedyChange("OLLAMA_CONTEXT_LENGTH={size}"),
-            beside=RemedyChange("OLLAMA_NUM_PARALLEL=2"),
+            more_room=RemedyChange("OLLAMA_NUM_PARALLEL=2"),
             idle="Keep the model loaded: start Ollama with OLLAMA_KEEP_ALIVE=-1.",
             keep_alive="-1",
             report="Update Ollama: newer versions report the cached tokens.",
@@ -343,7 +343,7 @@ _ROWS = (
                 "the model's load settings in LM Studio (lms load MODEL --context-length {size})",
                 RemedyWay.SET,
             ),
-            beside=RemedyChange(
+            more_room=RemedyChange(
                 "Max Concurrent Predictions to 2", "the model's load settings in LM Studio", RemedyWay.RAISE
             ),
             idle="Raise the model's idle TTL in LM Studio, or switch its auto-unload off.",
@@ -456,7 +456,7 @@ _ROWS = (
         "mlx-lm",
         "mlx-lm",
         (8080,),
-        Flags("mlx_lm.server", beside=RemedyChange("a larger --prompt-cache-size"), template="--chat-template"),
+        Flags("mlx_lm.server", more_room=RemedyChange("a larger --prompt-cache-size"), template="--chat-template"),
         code="dialects.mlxlm.MlxLmBackend",
         probes=("/health", PROPS_PATH, MODELS_PATH),
         health_path="/health",
@@ -466,7 +466,7 @@ _ROWS = (
         "koboldcpp",
         "KoboldCpp",
         (5001,),
-        Flags(window=RemedyChange("--contextsize {size}"), beside=RemedyChange("--smartcache")),
+        Flags(window=RemedyChange("--contextsize {size}"), more_room=RemedyChange("--smartcache")),
         probes=(SERVICE_PATH,),
         signs=(Sign(SERVICE_PATH, at=("software", "name"), begins="koboldcpp"),),
         owner="koboldcpp",
@@ -508,7 +508,7 @@ _ROWS = (
         (5000,),
         Flags(
             window=RemedyChange("max_seq_len: {size}", "TabbyAPI's config.yml", RemedyWay.SET),
-            beside=RemedyChange("cache_size", "TabbyAPI's config.yml", RemedyWay.RAISE),
+            more_room=RemedyChange("cache_size", "TabbyAPI's config.yml", RemedyWay.RAISE),
         ),
         probes=(SERVICE_PATH,),
         signs=(Sign(SERVICE_PATH, at=("software", "name"), begins="tabbyapi"),),
@@ -548,7 +548,7 @@ _ROWS = (
         "text-generation-webui",
         "text-generation-webui",
         (5000,),
-        Flags(window=RemedyChange("--ctx-size {size}"), beside=RemedyChange("--parallel 2")),
+        Flags(window=RemedyChange("--ctx-size {size}"), more_room=RemedyChange("--parallel 2")),
         probes=("/v1/internal/model/info",),
         signs=(Sign("/v1/internal/model/info", keys=frozenset({"model_name", "lora_names"})),),
         health_path="/v1/internal/health",
@@ -583,7 +583,7 @@ _ROWS = (
         (8080,),
         Flags(
             window=RemedyChange("context_size: {size}", _YAML, RemedyWay.SET),
-            beside=RemedyChange("the option parallel:2", _YAML, RemedyWay.SET),
+            more_room=RemedyChange("the option parallel:2", _YAML, RemedyWay.SET),
             caching=RemedyChange("prompt_cache_all: true", _YAML, RemedyWay.SET),
         ),
         code="dialects.rare.LocalAIBackend",

@@ -27,7 +27,7 @@ from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign, LastRead
 from kvchat.cache.journal import Journal, SentPrompt
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape, writes_checkpoints
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
-from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Restorable, Way, beside, plan
+from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Restorable, Way, plan, way_sparing
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.server_state import SlotCount
 from kvchat.cache.llamacpp.simulator import Simulator
@@ -169,10 +169,10 @@ class Cache:
             return modest if modest.chosen.way is Way.RESTORE else found
         return found
 
-    def beside(self, prompt: Tokens, keep: Tokens, *, detour: bool = False) -> PlannedWay | None:
+    def way_sparing(self, prompt: Tokens, keep: Tokens, *, detour: bool = False) -> PlannedWay | None:
         """The cheapest way to send a prompt that leaves as much of `keep`, a prompt that comes later, as there is now;
         None: there is none. `detour`: as of `before`."""
-        return beside(self.guesses.likely, prompt, keep, detour=detour, busy=self.slots.busy)
+        return way_sparing(self.guesses.likely, prompt, keep, detour=detour, busy=self.slots.busy)
 
     def sent(
         self,

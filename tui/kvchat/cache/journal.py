@@ -32,7 +32,7 @@ KEPT = 200
 KEPT_LOST = 32
 """Requests of which it is kept what they ran over: the tokens of a state take room."""
 RECENT_VISITS = 12
-"""A conversation that was not among the last so many that a server was used for has ceased to come back."""
+"""A conversation that is not among the last ones of a server, this many, has ceased to come back."""
 BLOCK, BLOCK_TURNS = 16, 3
 """A block is believed from this size on, and when this many reports agree."""
 
@@ -102,7 +102,7 @@ class Use(Struct):
         """What was predicted of it, if the server's cache is of this shape; None: not known."""
         return self.said.get(shape) or self.said.get(None)
 
-    def beside(self, request: SentPrompt, title: Callable[[str], str]) -> OwnUse | None:
+    def as_evidence(self, request: SentPrompt, title: Callable[[str], str]) -> OwnUse | None:
         """As evidence on a request; None where it served this very branch. `title`: of a conversation by its id."""
         kind: Literal["side", "warm-up", "conversation", "branch"] = self.kind
         said = self.of(request.shape)
@@ -296,7 +296,7 @@ class Journal:
             loading_seen=stayed and ended == "unloaded",
             counted=len(request.tokens) if request.tokens else None,
             prediction=request.prediction,
-            uses=tuple(own for use in uses if (own := use.beside(request, title)) is not None),
+            uses=tuple(own for use in uses if (own := use.as_evidence(request, title)) is not None),
             foreign=_foreign(seen, before),
             denied=denied if self._may_reuse(server) else None,
             evicted=request.evicted(figures.cached_tokens, uses) if not ended else None,
@@ -321,8 +321,8 @@ class Journal:
         `usual` for its kind; 1 where it keeps every token."""
         reports = [cached for cached in self._cached.get(server, ()) if cached]
         shared = gcd(*reports)
-        told = shared >= BLOCK and shared % usual == 0 and len(set(reports)) >= BLOCK_TURNS
-        return shared if told else usual
+        agrees = shared >= BLOCK and shared % usual == 0 and len(set(reports)) >= BLOCK_TURNS
+        return shared if agrees else usual
 
 
 def number_at(seconds: float) -> int:

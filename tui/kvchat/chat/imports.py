@@ -122,7 +122,7 @@ class Imports:
         """Wait until no other import into this store runs: what is there already is looked up before it is stored.
         `look` is called now and then meanwhile, and says whether that is to end."""
         database, handle = self._core.store.database.path, -1
-        with suppress(OSError):  # who can make no file there can store nothing, and is told by that
+        with suppress(OSError):  # without a file there nothing can be stored either, and that is reported
             if database is not None:
                 handle = os.open(database.with_name(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -362,7 +362,7 @@ class _Arrivals:
             if here.get(node.id, node.digest) != node.digest:
                 if known is None or node.id not in known or known[node.id].state is not State.INTERRUPTED:
                     raise NotTaken(ImportRefusal.DIFFERS)
-                named[node.id] = _beside(node)
+                named[node.id] = _id_of_copy(node)
         nodes = [
             replace(node, id=named.get(node.id, node.id), parent=named.get(node.parent, node.parent)) for node in nodes
         ]
@@ -373,7 +373,7 @@ class _Arrivals:
         return replace(source, tree=tree, conversation=replace(source.conversation, head=named.get(head, head))), new
 
 
-def _beside(node: Node) -> str:
+def _id_of_copy(node: Node) -> str:
     """The id of a message whose own is taken by what a kvchat that ended had stored of it. What it wrote to a file, for
     want of room, is another version of that. Each time the same."""
     return hashlib.sha256(node.id.encode() + node.digest).hexdigest()[:32]

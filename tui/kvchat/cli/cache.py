@@ -97,10 +97,10 @@ def _known(found: Any) -> Any:
         return [_known(value) for value in found]
     if not isinstance(found, dict):
         return found
-    told = ("turns", "unknown")
+    known = ("turns", "unknown")
     found = {name: _known(value) for name, value in found.items()}
-    unknown = found.keys() >= {*told} and found["turns"] == found["unknown"] != 0
-    return {name: value if name in told else None for name, value in found.items()} if unknown else found
+    unknown = found.keys() >= {*known} and found["turns"] == found["unknown"] != 0
+    return {name: value if name in known else None for name, value in found.items()} if unknown else found
 
 
 def _words(report: CacheReport, now: float) -> Iterator[str | TextTable]:

@@ -230,7 +230,7 @@ def tell_notice(event: ServiceEvent) -> None:
 
 
 def tell_fallback(event: ServiceEvent) -> None:
-    """The server that stands in for the one used last, on standard error."""
+    """Name the server used in place of the last one, on standard error."""
     from kvchat.chat.events import FallbackChosen
     from kvchat.text.servers import fallback_words
 

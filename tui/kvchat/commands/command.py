@@ -81,7 +81,7 @@ def instant(text: str) -> float:
         if text in _DAYS_AGO:
             today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
             return (today - timedelta(days=_DAYS_AGO[text])).timestamp()
-        return datetime.fromisoformat(text).timestamp() or 1.0  # 0 stands for no time
+        return datetime.fromisoformat(text).timestamp() or 1.0  # 0 means no time
     except (ValueError, OverflowError, OSError):
         raise UsageError(
             f"{text} is no date: write it as 2026-11-21 or 2026-11-21T18:00, or say today or yesterday."

@@ -100,7 +100,7 @@ class OutsideText:
                 self.remove()
 
     def remove(self) -> None:
-        """Remove the file; `saved` stays, and so does what an editor that was killed has left beside it."""
+        """Remove the file; `saved` stays, and so does what a killed editor left next to it."""
         _ = self.saved
         self.path.unlink(missing_ok=True)
         with suppress(OSError):
@@ -128,16 +128,16 @@ async def _ended(process: Process) -> int | None:
 
 
 async def opened(path: Path, line: int = 1, command: str = "") -> None:
-    """Let the user edit a file in `command`, else in $VISUAL, $EDITOR or vi, from `line` on where the editor can be
-    told. Raises EditorError."""
+    """Let the user edit a file in `command`, else in $VISUAL, $EDITOR or vi, from `line` on where the editor has an
+    option for it. Raises EditorError."""
     command, process = await _begun(command, path, line)
     if status := await process.wait():
         raise EditorError(f"The editor {command} ended with status {status}.")
 
 
 def at_line(command: list[str], path: Path, line: int) -> list[str]:
-    """The command with the file, and the line in the way this editor understands; one that is not known opens the
-    file at its beginning."""
+    """The command with the file, and the line in the way this editor understands; an unknown one opens the file
+    at its beginning."""
     name = Path(command[0]).stem.lower() if command else ""
     if name in _PLUS_LINE:
         return [*command, f"+{line}", str(path)]

@@ -1,6 +1,6 @@
 """What `kvchat memory` and `/memory` do: what is remembered, to look at and to change.
 
-It works on the store and the files alone, without a server and beside a kvchat that runs. A row holds raw texts;
+It works on the store and the files alone, without a server, also while a kvchat runs. A row holds raw texts;
 whoever shows it makes them safe.
 """
 

@@ -53,7 +53,7 @@ class Advisor:
         """To start the program with a flag; nothing where the kind has none."""
         return (said(advice, program=self._program, flag=flag, **more),) if flag else ()
 
-    def keep_beside(self) -> Advised:
+    def keep_more(self) -> Advised:
         """So that a conversation outlives a request of another kind."""
         flags = self.flags
         if self._info.embedded:
@@ -61,8 +61,8 @@ class Advisor:
         if flags.host_cache:
             more = said(Advice.SLOT_MORE, flag=flags.slots.format(slots=(self._info.slots or 1) + 1))
             return said(Remedy.HOST_CACHE, flag=flags.host_cache), more
-        if flags.beside is not None:
-            return (self._change(flags.beside),)
+        if flags.more_room is not None:
+            return (self._change(flags.more_room),)
         if flags.cache_room:
             return (said(Advice.CACHE_ROOM, title=self.title, flag=flags.cache_room),)
         return (said(Advice.BEHIND, title=self.title) if flags.is_proxy else said(Advice.MORE_ROOM),)

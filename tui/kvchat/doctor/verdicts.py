@@ -147,7 +147,7 @@ class _Diagnosis:
             self._find(Topic.AFFINITY, _BAD, seen, self._advisor.affinity(), tokens, "turn")
         else:
             seen = said(Seen.PART_HELD, two=two, three=three)
-            self._find(Topic.REUSE, _BAD, seen, self._advisor.keep_beside(), tokens, "turn")
+            self._find(Topic.REUSE, _BAD, seen, self._advisor.keep_more(), tokens, "turn")
 
     def _unreported(self) -> None:
         """No cached tokens: by the times alone, as far as they tell."""
@@ -172,7 +172,7 @@ class _Diagnosis:
             if at_half is None or at_half < 1:
                 half = at_half = None
             seen = said(Seen.PUSHED_OUT, one_slot=self._info.slots == 1, half=half, half_seconds=at_half)
-            advice = self._advisor.keep_beside()
+            advice = self._advisor.keep_more()
             self._find(Topic.SIDE_REQUEST, _BAD, seen, advice, found.lost(Step.AFTER_SIDE), "switch")
 
     def _warnings(self) -> None:

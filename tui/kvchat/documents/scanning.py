@@ -75,7 +75,7 @@ class Ignoring(Struct, frozen=True):
     problems: tuple[Skipped, ...] = ()
     """Ignore files of this folder, or of those above the root, that could not be read in whole."""
     is_closed: bool = False
-    """Whether one of them could not be read at all: nobody knows what it keeps out."""
+    """Whether one of them could not be read at all, so that what it keeps out is unknown."""
 
     def within(self, folder: bytes, relative: str, names: Collection[bytes]) -> Ignoring:
         """What applies in the folder `relative` (empty, or with `/` at the end), in which there are these names."""

@@ -237,8 +237,8 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None, 
     answered, as for `seconds_saved`; None: as measured in the turns themselves."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
-    told_by = speed or measured_speed(turns)
-    saved = [seconds for t in known if told_by and (seconds := seconds_saved(t, told_by)) is not None]
+    measured = speed or measured_speed(turns)
+    saved = [seconds for t in known if measured and (seconds := seconds_saved(t, measured)) is not None]
     cached = sum(t.cached_tokens or 0 for t in known)
     return Totals(
         turns=len(turns),
@@ -251,7 +251,7 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None, 
         wasted_tokens=sum(t.notable_waste for t in known),
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
         kept_tokens=sum(min(t.cached_tokens or 0, (t.prompt_tokens or 0) - (t.new_tokens or 0)) for t in known),
-        seconds_saved=sum(saved) if told_by else None,
+        seconds_saved=sum(saved) if measured else None,
     )
 
 

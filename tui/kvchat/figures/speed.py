@@ -19,7 +19,7 @@ _HALF_LIFE = 8
 _OVERHEAD = 128
 """A sample of this many tokens counts half: a short one says as much about overhead."""
 _LONGER = 16
-"""One shorter than that says nothing where there is one so many times longer: the steps of a tool loop, many and short,
+"""One shorter than that says nothing where another is this many times longer: the steps of a tool loop, many and short,
 made a server seem six times slower than it is."""
 _NOISE = 0.15
 """What the times of an idle machine scatter by, as a share."""
@@ -83,16 +83,16 @@ def fit(samples: Iterable[SpeedSample]) -> SpeedFit | None:
     if not usable:
         return None
     longest = max(usable, key=_tokens)
-    told = [sample for sample in usable if not _is_overhead(sample, longest)][-_KEPT:]
-    weights = [_weight(sample, age) for age, sample in zip(reversed(range(len(told))), told, strict=True)]
+    kept = [sample for sample in usable if not _is_overhead(sample, longest)][-_KEPT:]
+    weights = [_weight(sample, age) for age, sample in zip(reversed(range(len(kept))), kept, strict=True)]
     growths = _GROWTHS if len(usable) >= 3 else (0.0,)
-    _, growth, level = min(_misfit(growth, told, weights) for growth in growths)
+    _, growth, level = min(_misfit(growth, kept, weights) for growth in growths)
     if growth > 0:
         finer = [growth * 10 ** (step / 16) for step in range(-3, 4)]
-        _, growth, level = min(_misfit(growth, told, weights) for growth in finer)
+        _, growth, level = min(_misfit(growth, kept, weights) for growth in finer)
     agreeing = sum(abs(each - level) < _OUTLIER for each in _levels(growth, usable[-_KEPT:]))
     alpha = math.exp(level)
-    return SpeedFit(alpha, alpha * growth, agreeing, max(sample.end for sample in told))
+    return SpeedFit(alpha, alpha * growth, agreeing, max(sample.end for sample in kept))
 
 
 def _tokens(sample: SpeedSample) -> int:

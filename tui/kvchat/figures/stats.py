@@ -100,13 +100,13 @@ def stats(
                 group.setdefault(answer.by, []).append(answer.figures)
             counted.append(answer.figures)
             steps[day] += answer.is_step
-    told_by = {by: speeds.get(by) or measured_speed(turns) for by, turns in of_server.items()}
+    speed_of = {by: speeds.get(by) or measured_speed(turns) for by, turns in of_server.items()}
     found = tuple(
         Day(
             day,
             sum_of(
                 [
-                    *(totals(turns, told_by[by]) for by, turns in cells[day].items()),
+                    *(totals(turns, speed_of[by]) for by, turns in cells[day].items()),
                     Totals(steps=steps[day], predicted_tokens=written[day]),
                 ]
             ),

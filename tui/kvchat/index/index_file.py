@@ -120,7 +120,7 @@ class Tables:
         with index_errors(path), ExitStack() as undo:
             if path:
                 paths.folder(path.parent)
-                self._lock = FileLock(_beside(path, ".lock"))
+                self._lock = FileLock(_sibling(path, ".lock"))
                 undo.callback(self._lock.close)
             is_new = path is None or not path.is_file() or path.stat().st_size == 0
             with self._locked(WRITE_MS / 1000) if is_new else contextlib.nullcontext():
@@ -231,7 +231,7 @@ def _in_file(path: Path, rebuild: bool) -> Tables:
         try:
             return Tables(path)
         except (_OutdatedError, StoreDamaged) as error:
-            log.info("the search index is made anew: %s", error.__cause__ or error)
+            log.info("the search index is rebuilt: %s", error.__cause__ or error)
     _throw_away(path)
     return Tables(path)
 
@@ -239,13 +239,13 @@ def _in_file(path: Path, rebuild: bool) -> Tables:
 def _throw_away(path: Path) -> None:
     """Remove the file and its journal, unless it is somebody else's database."""
     with index_errors(path):
-        lock = FileLock(_beside(path, ".lock"))
+        lock = FileLock(_sibling(path, ".lock"))
         try:
             with lock.held(WRITE_MS / 1000):
                 if _is_foreign(path):
                     raise StoreUnavailable(StoreProblem.NO_INDEX, path=path)
                 for name in ("", "-journal", "-wal", "-shm"):
-                    _beside(path, name).unlink(missing_ok=True)
+                    _sibling(path, name).unlink(missing_ok=True)
         finally:
             lock.close()
 
@@ -280,7 +280,7 @@ def _make_private(path: Path) -> None:
     paths.make_private(path)
 
 
-def _beside(path: Path, ending: str) -> Path:
+def _sibling(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 

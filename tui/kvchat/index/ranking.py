@@ -116,14 +116,14 @@ def matched(fts: bool, words: Sequence[IndexWord], found: Mapping[int, content.C
             there = Counter(stems(readable(f"{chunk.head} {chunk.text}")))
             counts[id] = sum(1 for word in words if _times(word, there))
         return counts
-    with closing(connect(":memory:")) as beside:
-        beside.execute(f"CREATE VIRTUAL TABLE words USING fts5(head, text, content = '', {TOKENIZE})")
-        beside.executemany(
+    with closing(connect(":memory:")) as counter:
+        counter.execute(f"CREATE VIRTUAL TABLE words USING fts5(head, text, content = '', {TOKENIZE})")
+        counter.executemany(
             "INSERT INTO words(rowid, head, text) VALUES (?, ?, ?)",
             [(id, prepared(chunk.head), prepared(chunk.text)) for id, chunk in found.items()],
         )
         for word in words:
-            counts.update(id for (id,) in beside.execute("SELECT rowid FROM words WHERE words MATCH ?", (word.match,)))
+            counts.update(id for (id,) in counter.execute("SELECT rowid FROM words WHERE words MATCH ?", (word.match,)))
     return counts
 
 

@@ -24,7 +24,7 @@ from kvchat.mcp.configured import McpError, McpServer
 from kvchat.sanitize import one_line
 
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""Variables that a program inherits, besides its own: no key that kvchat was started with."""
+"""Variables that a program inherits in addition to its own: no key that kvchat was started with."""
 ENDS_S = 1.0
 """How long a program may take to end, once its input has ended, and once it was asked to."""
 LONGEST_LINE = 8 << 20

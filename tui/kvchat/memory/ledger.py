@@ -114,13 +114,13 @@ class ExtractionLedger:
         waiting = self._waiting([node.id for node in path])
         return [node for node in path if node.id in waiting and node.state is not State.STREAMING]
 
-    def behind(self, limit: int | None = None, besides: Collection[str] = ()) -> list[tuple[str, int]]:
+    def behind(self, limit: int | None = None, except_for: Collection[str] = ()) -> list[tuple[str, int]]:
         """The conversations whose branches in use have pending messages, and how many, longest untouched first; at most
-        `limit`. Not those in the trash, nor where memory is switched off, nor `besides`."""
+        `limit`. Not those in the trash, nor where memory is switched off, nor `except_for`."""
         most = SAMPLE
         while True:
             owners, is_all = self._owners(None if limit is None else most)
-            found = self._counted(self._with_forks(owners) - set(besides), limit)
+            found = self._counted(self._with_forks(owners) - set(except_for), limit)
             if is_all or len(found) == limit:
                 return found
             most *= 8

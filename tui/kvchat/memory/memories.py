@@ -1,7 +1,7 @@
 """The memory as one object: what is remembered, in files, state and index, and everything that can be done with it.
 
 The files are the truth: what the user did in them comes first, and a change that cannot be written there is not made.
-Any thread may call; all kvchats on one store take turns. A memory is not begun in a folder whose parent is missing: the
+Any thread may call; all kvchats on one store take turns. No memory is created in a folder whose parent is missing: the
 path was mistyped, or its drive is not connected.
 """
 
@@ -343,7 +343,7 @@ class Memories:
         return seqs
 
     def _reindex(self) -> None:
-        """The index can be made anew at any time: no act fails by it, and the next look at the files does it again."""
+        """The index can be rebuilt at any time: no act fails by it, and the next look at the files retries."""
         with suppress(sqlite3.Error):
             self._syncing.reindex()
 

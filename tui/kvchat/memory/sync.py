@@ -61,7 +61,7 @@ class Syncing:
         self._held: frozenset[str] = frozenset()
         """Pages that are gone, with memories that are not taken for deleted."""
         self._closed: dict[str, str] = {}
-        """Pages that nothing is put into now, each with the sentence why; an empty name stands for the folder."""
+        """Pages that are not written to now, each with the sentence why; an empty name is the whole folder."""
         self._known: tuple[int, dict[str, Entry]] = (-LATEST_CHANGES - 1, {})
         """The newest change that was looked at, and the entries as they were after it."""
         self._indexed: dict[str, str] | None = None
@@ -275,7 +275,7 @@ def _with_line(entry: Entry | None) -> Entry | None:
 
 
 def _is_written(was: Entry, will: Entry) -> bool:
-    """Whether the line need not be changed; one that the user has edited is not for what stands in its comment."""
+    """Whether the line is up to date. A line that the user edited is not changed for its comment alone."""
     return was == will or (will.edited and (was.page, was.text, was.kind) == (will.page, will.text, will.kind))
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
 
 STATE_S = 3.0
-"""Seconds without a word before the first state is said."""
+"""Seconds without text before the first state is said."""
 LONGEST_S = 15.0
 """Seconds between two states at most: they come less and less often."""
 AWAITS = "Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
@@ -87,7 +87,7 @@ class Answers:
 
     async def awaited(self, work: Coroutine[object, object, None], state: Callable[[], str]) -> bool:
         """Whether `work` was waited for to its end; else the user gave that up, and it goes on by itself. `state`:
-        how it stands, which is said while it takes long."""
+        its state in words, said while it takes long."""
         self._given_up = asyncio.Event()
         if self.taken_press():
             self._given_up.set()
@@ -121,7 +121,7 @@ class Answers:
             self._service.core.in_background(self._conversations.stop(self._id))
 
     def taken_press(self) -> bool:
-        """Whether a press of Ctrl+C has stopped nothing yet. It is told once."""
+        """Whether a press of Ctrl+C has stopped nothing yet; true once for each press."""
         pressed, self._is_pressed = self._is_pressed, False
         return pressed
 
@@ -215,7 +215,7 @@ class Answers:
     # -- the states
 
     async def _say_states(self) -> None:
-        """Say how it stands while no text comes."""
+        """Say the state while no text comes."""
         seconds, text, said = self._state_seconds, 0, ""
         while True:
             await asyncio.sleep(seconds)
@@ -227,7 +227,7 @@ class Answers:
 
 
 def state_sentence(live: LiveAnswer, now: float) -> str:
-    """How it stands with an answer of which no text comes; empty: that is plain to see. `now` in monotonic seconds."""
+    """The state of an answer while no text comes; empty: that is plain to see. `now` in monotonic seconds."""
     if live.stopping:
         return ""
     if live.waiting is not None and live.waiting.phase == "consent":

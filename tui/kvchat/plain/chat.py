@@ -54,7 +54,7 @@ class Typed(Struct, frozen=True):
 
     text: str
     is_pasted: bool = False
-    """Whether it was pasted, or stands between quotes: nothing in it is a command or a mention."""
+    """Whether it was pasted or is between quotes: nothing in it is a command or a mention."""
 
 
 class PlainChat:
@@ -377,7 +377,7 @@ class PlainChat:
             self._told_server = ""
 
     def _tell(self, sentence: str) -> None:
-        """At once beside an answer; else when the user is done typing."""
+        """At once while an answer runs; else when the user is done typing."""
         if self.answers.is_running:
             self.speaker.say(sentence)
         else:

@@ -146,7 +146,7 @@ NO_MESSAGE: Mapping[str, str] = {
 
 
 class ListedPlace(Struct, frozen=True):
-    """What a number of the last list stands for."""
+    """What a number of the last list refers to."""
 
     conversation: str
     node: str | None = None
@@ -446,7 +446,7 @@ class Commands:
             await self._chat.attempt(self._use(name))
 
     async def _use(self, written: str) -> None:
-        """Go on with the model or the server that this stands for. Raises ChatError."""
+        """Go on with the model or the server that `written` names. Raises ChatError."""
         service, id = self._chat.service, self._chat.id
         choice = service.chooser.meant(id, written)
         name = str(choice[1])

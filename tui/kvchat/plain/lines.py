@@ -1,6 +1,6 @@
 """Lines that the user types: readline with a history in memory, texts of several lines, what was pasted.
 
-It belongs to the main thread, and no escape sequence is written: readline is told that the terminal is a dumb
+It belongs to the main thread, and no escape sequence is written: readline takes the terminal for a dumb
 one. What was pasted does not send itself.
 """
 
@@ -24,8 +24,7 @@ from kvchat.text.format import counted
 PROMPT, MORE = "You: ", "More: "
 QUOTES = '"""'
 PASTE_S = 0.05
-"""A line that follows another one sooner was not typed: nobody is that quick, and a terminal hands over a paste at
-once."""
+"""A line that follows another one sooner was not typed but pasted: a terminal hands over a paste at once."""
 
 
 class Dropped(Exception):  # noqa: N818
@@ -93,7 +92,7 @@ class Lines:
         return self._line(prompt, text)
 
     def _quoted(self, first: str) -> Typed:
-        """What stands up to the closing quotes, on however many lines."""
+        """The text up to the closing quotes, on however many lines."""
         if (end := first.find(QUOTES)) >= 0:
             return Typed(first[:end], is_pasted=True)
         lines = [first] if first else []

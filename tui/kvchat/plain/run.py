@@ -145,7 +145,7 @@ class PlainMode:
             self._editing.cancel()
 
     async def taken_press(self) -> bool:
-        """Whether a press of Ctrl+C has stopped nothing yet: it counts at the prompt. It is told once."""
+        """Whether a press of Ctrl+C has stopped nothing yet: it counts at the prompt. True once for each press."""
         return self._answers.taken_press()
 
     async def _in_editor(self, text: str, command: str) -> str:

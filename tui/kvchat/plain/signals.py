@@ -1,7 +1,7 @@
 """Signals, heard at once wherever the main thread waits.
 
 Python runs a signal's handler on the main thread, between two steps of its own. One that comes when readline
-is about to wait for a key would be heard with that key. So the loop's thread is told of each signal too, and wakes the
+is about to wait for a key would be heard with that key. So the loop's thread hears each signal too, and wakes the
 main thread until that has run its handlers.
 """
 

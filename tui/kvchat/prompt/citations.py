@@ -25,7 +25,7 @@ _CITED = compiled_later(rf"(?<![\]\w])((?:{_ONE.replace('(', '(?:', 1)})++)([(\[
 _DEFINED = compiled_later(r"^ {0,3}\[\d{1,6}\]:", re.MULTILINE)
 _WIDEST = 50
 """Numbers in a range: a wider one is none."""
-_LARGEST_TOLD = 999
+_LARGEST_NUMBER = 999
 """The highest number in an answer or a summary that is taken for a citation, and not for a year."""
 
 _SENTENCE_ENDS = (*".!?:;…。！？)\"'”’»",)
@@ -66,9 +66,9 @@ def numbered(blocks: Sequence[ContextBlock], path: Sequence[Node]) -> list[Conte
     """The blocks of a question after `path`: files and passages with the next numbers, whatever numbers they had, and
     the note in front of the first of them on this branch. What the branch has already is left out, whoever
     brought it."""
-    told = [block for node in path for block in node.message.blocks]
-    there = [block for block in told if block.kind in (FILE, PASSAGE)]
-    is_said = any(_is_note(block) for block in told)
+    known = [block for node in path for block in node.message.blocks]
+    there = [block for block in known if block.kind in (FILE, PASSAGE)]
+    is_said = any(_is_note(block) for block in known)
     number = max(_taken(path), default=0)
     found: list[ContextBlock] = []
     for block in blocks:
@@ -96,10 +96,10 @@ def _taken(path: Iterable[Node]) -> Iterator[int]:
     """The numbers that mean something on a branch, also those that only an answer or a summary of earlier turns still
     names: what they stood for may be gone from it."""
     for node in path:
-        told = [block.text for block in node.message.blocks if block.kind == SUMMARY]
+        texts = [block.text for block in node.message.blocks if block.kind == SUMMARY]
         if node.role is Role.ASSISTANT:
-            told.append(node.text)
-        yield from (number for text in told for number in cited(text) if number <= _LARGEST_TOLD)
+            texts.append(node.text)
+        yield from (number for text in texts for number in cited(text) if number <= _LARGEST_NUMBER)
         yield from (number for block in node.message.blocks if (number := number_of(block)) is not None)
 
 

@@ -135,10 +135,10 @@ def accuracy(report: CacheReport) -> str:
     conversation's turns), and what an untested build has shown."""
     made, exact = report.predictions, report.exact_predictions
     if not made:
-        told = [turn.figures for turn in report.turns if turn.figures is not None]
-        told = [turn for turn in told if turn.predicted_cached is not None and turn.cached_tokens is not None]
-        told = [turn for turn in told if not turn.predicted_roughly]
-        made, exact = len(told), sum(turn.predicted_cached == turn.cached_tokens for turn in told)
+        turns = [turn.figures for turn in report.turns if turn.figures is not None]
+        turns = [turn for turn in turns if turn.predicted_cached is not None and turn.cached_tokens is not None]
+        turns = [turn for turn in turns if not turn.predicted_roughly]
+        made, exact = len(turns), sum(turn.predicted_cached == turn.cached_tokens for turn in turns)
     words = f"exact in {count(exact)} of {counted(made, 'request')}"
     if report.shown is not None:
         right, enough, kinds = report.shown

@@ -145,7 +145,7 @@ def draft_commands(place: Path) -> tuple[str, str, str]:
 
 
 def draft_lines(place: Path) -> list[str]:
-    """The same for a page, until it is done: what one line has is given as it stands."""
+    """The same for a page, until it is done: what one line has is given as it is."""
     go, take_out, take_in = draft_commands(place)
     return [
         "Conversations of a kvchat before 0.2 are set aside. To have them here:",

@@ -17,7 +17,7 @@ LEGEND = "tokens cached", "new", "wasted"
 
 
 REUSE = "cached share of what was sent before; new text does not count"
-"""What the figure is: C / (P - N), beside the share of a whole prompt that an answer's title has."""
+"""What the figure is: C / (P - N), unlike the share of a whole prompt in an answer's title."""
 
 
 def days_words(days: int) -> str:

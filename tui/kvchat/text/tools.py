@@ -18,7 +18,7 @@ DECISIONS = {
     Decision.NO: "no",
 }
 LETTERS = {"y": Decision.ONCE, "c": Decision.CONVERSATION, "a": Decision.ALWAYS}
-"""What answers the question where it is asked in a line, beside `n`."""
+"""The letters that answer the question in a line, in addition to `n`."""
 TOOL_GROUPS = {
     "files": "read files of the folder that kvchat was started in",
     "documents": "search your collections",
@@ -162,7 +162,7 @@ def code_lines(question: ToolQuestion) -> list[str]:
 
 
 def question_lines(question: ToolQuestion, choices: Collection[Decision]) -> list[str]:
-    """What stands before the question about a call: what the tool says of itself, where a yes can last, and all that
+    """The lines before the question about a call: what the tool says of itself, where a yes can last, and all that
     goes out."""
     return [*(about_lines(question) if Decision.ALWAYS in choices else ()), *code_lines(question)]
 

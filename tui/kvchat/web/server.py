@@ -71,9 +71,9 @@ class WebServer:
         """Where the app is, with the token: whoever has it can use kvchat."""
         return f"http://{self._host}:{self._port}/{self._token}/"
 
-    async def run(self, told: asyncio.Event | None = None) -> None:
-        """Serve until SIGINT or SIGTERM, or until `told`."""
-        stop, loop = told or asyncio.Event(), asyncio.get_running_loop()
+    async def run(self, ending: asyncio.Event | None = None) -> None:
+        """Serve until SIGINT or SIGTERM, or until `ending`."""
+        stop, loop = ending or asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(RuntimeError, ValueError):  # in a thread
                 loop.add_signal_handler(number, stop.set)

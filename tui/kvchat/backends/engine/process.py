@@ -80,7 +80,7 @@ class _Child:
         ended(self)
 
     async def wait(self) -> int:
-        """The exit code, once the process has ended, its log is read to the end, and its end was told."""
+        """The exit code, once the process has ended, its log is read to the end and its end is reported."""
         await asyncio.shield(self._watching)
         return await self.process.wait()
 

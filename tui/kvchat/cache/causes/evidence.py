@@ -145,8 +145,8 @@ class Evidence(Struct, frozen=True):
     slept: bool = False
     """It was seen asleep, or its slots were gone after a known time to sleep."""
     loading_seen: bool = False
-    """It answered "loading" before this answer, or its list had the model as not loaded, or a router loaded it anew."""
-    beside_cancelled: bool = False
+    """It answered "loading" before this answer, its list had the model as not loaded, or a router loaded it again."""
+    during_cancelled: bool = False
     """A request of ours that was cancelled may still have been computed when this one was sent."""
 
     changed_by: Change | None = None

@@ -30,7 +30,7 @@ class RemedyChange(Struct, frozen=True):
     """A flag or a setting, ready to be typed, and where it is changed."""
 
     flag: str
-    """`{size}` stands for a number of tokens, `{whole}` for those of all slots."""
+    """`{size}`: a number of tokens; `{whole}`: those of all slots."""
     where: str = ""
     """The program that is started, the file or the screen; empty: the kind's own program."""
     way: RemedyWay = RemedyWay.START
@@ -43,7 +43,7 @@ class Flags(Struct, frozen=True):
     """What is started with flags; empty: as the kind is called."""
     window: RemedyChange | None = None
     """For a larger window."""
-    beside: RemedyChange | None = None
+    more_room: RemedyChange | None = None
     """For room next to a conversation, so that it outlives a request of another kind."""
     caching: RemedyChange | None = None
     """For a cache that is off."""
@@ -60,16 +60,16 @@ class Flags(Struct, frozen=True):
     host_cache: str = ""
     """For idle conversations that are kept in the server's memory."""
     slots: str = ""
-    """For more slots; `{slots}` stands for their number."""
+    """For more slots; `{slots}` is their number."""
     more_models: str = ""
-    """For more models that are loaded at a time; `{models}` stands for their number."""
+    """For more models that are loaded at a time; `{models}` is their number."""
     cache_room: str = ""
-    """For more cache memory; `{mib}` stands for its size."""
+    """For more cache memory; `{mib}` is its size."""
     no_shift: str = ""
     """Against old text that is dropped."""
     whole_window: str = ""
     checkpoints: str = ""
-    """`{count}` stands for their number."""
+    """`{count}` is their number."""
     slot_folder: str = ""
     """For slots that are saved to files, and come back."""
     pinning: str = ""

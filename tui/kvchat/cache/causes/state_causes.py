@@ -70,7 +70,7 @@ def _shared(case: Case, use: OwnUse | None) -> bool:
 
 def cancelled(case: Case) -> Suspicion | None:
     prediction = case.e.prediction
-    if not case.e.beside_cancelled:
+    if not case.e.during_cancelled:
         return None
     foreseen = prediction is not None and case.is_most(prediction.cached - case.cached)
     return case.suspect(Cause.CANCELLED, said(Reason.CANCELLED), convincing=foreseen)

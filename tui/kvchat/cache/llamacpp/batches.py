@@ -16,12 +16,12 @@ from kvchat.cache.llamacpp.checkpoints import TAIL
 
 CHECKPOINTS = Shape().checkpoints
 STEP = 64
-"""Batches are a multiple of so many tokens; other ends are those of messages whose place is not known."""
+"""Batches are a multiple of this many tokens; other ends are those of messages whose place is not known."""
 LARGER = (1024, 2048, 4096, 8192)
 """Sizes of batches and micro-batches that are in use, beyond the usual micro-batch."""
 
 
-def told_by_batches(shape: Shape, start: int, ends: Sequence[int], users: Collection[int]) -> Shape | None:
+def shape_from_batches(shape: Shape, start: int, ends: Sequence[int], users: Collection[int]) -> Shape | None:
     """`shape` with what the ends of a prompt's batches tell, in tokens of the prompt from `start`, which were cached;
     the last one is the prompt's. None: a server of this shape ends no batch there. `users`: where user messages begin,
     as far as that is known."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.cache.llamacpp.batches import told_by_batches
+from kvchat.cache.llamacpp.batches import shape_from_batches
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
@@ -40,9 +40,9 @@ SIMILARITIES = (0.5, 0.0, 0.25, 0.75, 0.9)
 MOST_PARENTS, MOST_EXPLAINED = 8, 2
 """Guesses that are varied for one wrong prediction, and those that are added for each of them."""
 ONCE = 1
-"""So many reports that no guess explains have another cause: a program that was not seen, an answer in other tokens."""
+"""This many reports that no guess explains have another cause: an unseen program, an answer in other tokens."""
 MOST_ADDED = 8
-"""Guesses that are played beside those that were given."""
+"""Guesses that are added to those that were given."""
 
 
 class Replay(Struct, frozen=True):
@@ -279,7 +279,7 @@ class Hypotheses:
         for guess in self._guesses:
             if guess.said is None or guess.before is None:
                 continue
-            shape = told_by_batches(guess.simulator.shape, start, ends, self._users)
+            shape = shape_from_batches(guess.simulator.shape, start, ends, self._users)
             if shape is None:
                 guess.wrong += 1
                 guess.mistakes += 1

@@ -97,7 +97,7 @@ def plan(
     return _chosen(found)
 
 
-def beside(
+def way_sparing(
     simulators: Sequence[Simulator], prompt: Tokens, keep: Tokens, *, detour: bool = True, busy: Collection[int] = ()
 ) -> PlannedWay | None:
     """The cheapest way to send `prompt` that leaves as much of `keep`, a prompt that comes later, as there is now.

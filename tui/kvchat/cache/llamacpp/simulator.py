@@ -253,7 +253,7 @@ class Simulator:
         )
 
     def _copies(self, slot: int, answers: int) -> tuple[int, ...]:
-        """For each answer but the first the server takes the first slot beside `slot` that is free, as it is, and
+        """For each answer but the first the server takes the first free slot other than `slot`, as it is, and
         leaves it empty."""
         free = [other for other in range(self.shape.slots) if other != slot and other not in self._busy]
         return tuple(free[: answers - 1])

@@ -103,8 +103,8 @@ class SlotObserver:
         return self.journal.next()
 
     def is_told(self, slot: int, tokens: int) -> bool:
-        """The server says itself that the request of ours has ended in this slot, which holds so many tokens now: they
-        are taken for looked at, if all slots ever were."""
+        """The server says itself that our request has ended in this slot, which holds `tokens` now: this counts as a
+        look at it, if all slots ever were looked at."""
         if slot >= len(self.tokens):
             return False
         self.tokens = (*self.tokens[:slot], tokens, *self.tokens[slot + 1 :])

@@ -65,8 +65,8 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
         return sum(self.exact.values()), self.enough, len(self.exact)
 
     def judged(self, kind: str, predicted: int, cached: int, *, excused: bool) -> Trust:
-        """After a request of this kind of act, for which so many tokens were predicted and reused. `excused`: what
-        happened between is nothing that a prediction could have known."""
+        """The trust after a request of this kind of act. `predicted`, `cached`: tokens. `excused`: no prediction could
+        have known what happened in between."""
         if abs(predicted - cached) > NOISE and not excused:
             doubt = self.doubt * MEMORY + 1
             is_shown = self.is_shown and doubt < DOUBTFUL

@@ -111,7 +111,7 @@ class Consolidation:
         return Outcome(JobResult.DONE)
 
     async def _consolidate_if_due(self) -> None:
-        with suppress(ChatError):  # a memory that cannot be read is told by whoever needs it
+        with suppress(ChatError):  # whoever needs the memory reports that it cannot be read
             await self._consolidate_new()
 
     async def _consolidate_new(self) -> None:

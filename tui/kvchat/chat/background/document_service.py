@@ -140,7 +140,7 @@ class DocumentService:
         made = await self.with_library(lambda library: library.add(path, name))
         self._core.events.tell(DocumentsChanged())
         self._index(made.name)
-        self._watch_anew()
+        self._restart_watching()
         return made
 
     async def remove(self, name: str) -> None:
@@ -154,7 +154,7 @@ class DocumentService:
             )
         self._reports.pop(found.name, None)
         self._core.events.tell(DocumentsChanged())
-        self._watch_anew()
+        self._restart_watching()
         self._core.in_background(self._forget_orphans())
 
     async def _forget_orphans(self) -> None:
@@ -254,7 +254,7 @@ class DocumentService:
         for name in {*self._indexers} - {name for name, _ in names}:
             self.stop_indexing(name)
         self._core.events.tell(DocumentsChanged())
-        self._watch_anew()
+        self._restart_watching()
 
     def _names(self) -> frozenset[tuple[str, str]]:
         try:
@@ -265,7 +265,7 @@ class DocumentService:
     def begin(self, watches: bool) -> None:
         """Look after the collections from now on; `watches`: what changes in their files is indexed."""
         self._watches = watches
-        self._watch_anew(BEGIN_S)
+        self._restart_watching(BEGIN_S)
 
     def roots(self) -> AbstractSet[tuple[str, str]]:
         """The collections by name, each with its folder."""
@@ -277,7 +277,7 @@ class DocumentService:
         is_there = bool(self.roots())
         return await self._reader.do(lambda: work(self._opened_library() if is_there else None), droppable=True)
 
-    def _watch_anew(self, rest: float = 0.0) -> None:
+    def _restart_watching(self, rest: float = 0.0) -> None:
         """Look after the collections that there are now."""
         if self._watch is not None:
             self._watch.cancel()

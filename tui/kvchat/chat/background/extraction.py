@@ -203,7 +203,7 @@ class Extraction(ConversationObserver):
             self._more_left = False
             await self._resume()
 
-    # -- what it is told of
+    # -- events
 
     def opened(self, id: str, before: str) -> None:
         """The conversation `before`, which was left, is put into the queue unless it streams."""

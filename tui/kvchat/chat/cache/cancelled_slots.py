@@ -1,6 +1,6 @@
 """Slots that still compute a request of ours which was cancelled.
 
-llama-server ends a request whose client has gone only when its batch is computed. Until then its slot is busy, and a
+llama-server ends a request whose client is gone only when its batch is computed. Until then its slot is busy, and a
 prompt that belongs there is put into another, empty slot and prefilled as a whole (measured on b11549: 1,525 tokens
 instead of 17). What would go to such a slot therefore waits until it is free. That costs no time, since nothing begins
 before the batch ends; and nothing of ours ever waits for another client's request.

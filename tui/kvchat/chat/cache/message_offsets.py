@@ -158,7 +158,7 @@ class TurnSeparators:
         return await self._seam(text[special.start() :])
 
     async def _between(self, turn: ChatTurn, first: tuple[bytes, ...], answer: Message, following: Message) -> str:
-        """What stands between the text of an answer, or the arguments of its call, and what follows it."""
+        """The text between that of an answer, or the arguments of its call, and what follows it."""
         invented = Message(Role.USER, FIRST).wire(), answer.wire(), following.wire()
         prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented), known=None))
         return prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]

@@ -189,8 +189,8 @@ class PromptTokens:
             return None if turn.wires else 0
         said = content_of(turn.wires[-1]).strip()
         at = text.rfind(said) if len(said) >= CLEAR else -1
-        told = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else Tokens()
-        return len(told) if told and whole.starts_with(told) else None
+        tokens = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else Tokens()
+        return len(tokens) if tokens and whole.starts_with(tokens) else None
 
     async def with_calls_as_they_came(self, turn: ChatTurn, prompt: str) -> Tokens | None:
         """The token ids of the prefix after `turn`, whose last message calls tools, had its template printed their

@@ -46,7 +46,7 @@ class Routes:
         await self._saver.spare(backend, cache, turn.session_id)
         if prepared.kind == "side" and self._next_of_open(cache, turn.session_id):
             prompt = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn))
-            if prompt and (way := self._beside(cache, turn.session_id, prompt)) is not None:
+            if prompt and (way := self._way_sparing(cache, turn.session_id, prompt)) is not None:
                 await self.prepare(backend, cache, way, turn.session_id, path)
                 return way.slot if way.way is Way.PIN else None
         prefix = cache.prompts.known_prefix(before)
@@ -68,17 +68,17 @@ class Routes:
         """Whether a request in the background for a conversation takes nothing of the one that is looked at, and
         prefills next to nothing but what it adds; None: a prompt of its own, whatever that prefills."""
         if conversation is None:
-            return self._beside(cache, "", Tokens.unknown(OWN_PROMPT)) is not None
+            return self._way_sparing(cache, "", Tokens.unknown(OWN_PROMPT)) is not None
         path = conversation.path()
         prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation, path))
-        way = self._beside(cache, conversation.id, prefix) if prefix else None
+        way = self._way_sparing(cache, conversation.id, prefix) if prefix else None
         return not prefix or (way is not None and way.tokens <= max(WORTH, len(prefix) // 4))
 
-    def _beside(self, cache: ServerCache, id: str, prompt: Tokens) -> PlannedWay | None:
+    def _way_sparing(self, cache: ServerCache, id: str, prompt: Tokens) -> PlannedWay | None:
         """The cheapest way to send `prompt`, of conversation `id` or of none, that takes nothing of the one that is
         looked at; None: there is none."""
         keep = self._next_of_open(cache, id) or Tokens()
-        return cache.simulated.beside(prompt, keep, detour=self._core.settings.cache.detour)
+        return cache.simulated.way_sparing(prompt, keep, detour=self._core.settings.cache.detour)
 
     def _next_of_open(self, cache: ServerCache, id: str) -> Tokens | None:
         """What the next question begins with in the conversation that is looked at, where that is another one than `id`

@@ -154,7 +154,7 @@ class ServerCache:
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._leaving: asyncio.Task[None] | None = None
         self.unfollowed: set[str] = set()
-        """Conversations of whose last prompt the server told no tokens: what it holds of them is unknown."""
+        """Conversations whose last prompt the server gave no tokens of: what it holds of them is unknown."""
         self._current: Playback | None = None
         """The chat request that is being played, or was played last."""
         self._side_prompt = Tokens()
@@ -263,7 +263,7 @@ class ServerCache:
             certain=not self.slots.busy,
             asked_before=read.messages == len(path) and path[-1].role is not Role.ASSISTANT,
             server=identity(self.server, turn.model),
-            beside_cancelled=self.cancelled.computing(),
+            during_cancelled=self.cancelled.computing(),
             history=self.prompts.known_history(before := _prefilled_before(turn, path)),
             goes_on_from_a_call=self.prompts.is_retokenised(before),
         )
@@ -459,7 +459,7 @@ class ServerCache:
         beginning, and was not started again meanwhile."""
         prediction = request.prediction
         undisturbed = (
-            self.simulated.is_sure and request.certain and not request.beside_cancelled and request.turn.answers == 1
+            self.simulated.is_sure and request.certain and not request.during_cancelled and request.turn.answers == 1
         )
         if prediction.cached <= NOISE or not undisturbed:
             return False
@@ -472,7 +472,7 @@ class ServerCache:
         return task is not None and bool(earlier) and task > max(earlier)
 
     def _batched(self, request: PredictedRequest, batches: Sequence[PromptProgress]) -> None:
-        """Play a request as the server's options are by the batches that it told of."""
+        """Play a request with the server options that its reported batches show."""
         ends = [one.processed for one in batches if one.processed > one.cached]
         if ends[-1:] != [len(request.tokens)] or ends != sorted(set(ends)) or self.slots.busy:
             return

@@ -35,7 +35,7 @@ class PreparedRequest(Struct, frozen=True):
     """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
     certain: bool = True
     """Whether the slots were at rest: else a cancelled request may have read on."""
-    beside_cancelled: bool = False
+    during_cancelled: bool = False
     history: int | None = None
     """Tokens of the prompt up to the end of the last answer's text; None: not counted."""
     asked_before: bool = False

@@ -140,7 +140,7 @@ class TurnJournal:
         )
         return replace(
             found,
-            beside_cancelled=request.beside_cancelled,
+            during_cancelled=request.during_cancelled,
             changed_by=done.change if done else None,
             changed_message=done.message if done else None,
             history=request.history,

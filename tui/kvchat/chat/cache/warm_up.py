@@ -78,8 +78,8 @@ class _Running(Struct, eq=False):
             self.listener(self.heard)
 
     def until(self, count: int) -> SpeedSample:
-        """What it prefilled when a slot was found with so many tokens after it was cut: the batch that was on its way
-        has ended; its tokens count, and its time as that before it."""
+        """What it prefilled when a slot was found with `count` tokens after it was cut: the batch under way has ended;
+        its tokens count, and take as long as those before it."""
         cached, end = self.progress.cached, max(self.processed or 0, min(count, self.predicted.total))
         speed = self.progress.speed
         return SpeedSample(cached, end, (end - cached) / speed if speed else 0.0)

@@ -306,8 +306,8 @@ class Servers(ConversationObserver):
     def _sees(self, conversation: OpenConversation, info: ServerInfo, model: str) -> bool | None:
         """Whether a model takes images: as the settings of its server say, else as that says itself. None: neither
         does."""
-        told = self.link(conversation.id).connector.server.vision
-        return info.takes_images(model) if told == "auto" else told == "yes"
+        setting = self.link(conversation.id).connector.server.vision
+        return info.takes_images(model) if setting == "auto" else setting == "yes"
 
     async def restart(self) -> None:
         """Connect again; the embedded engine is started again. Raises BackendError."""

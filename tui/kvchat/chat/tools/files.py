@@ -58,8 +58,8 @@ class ReadFile:
         try:
             block = attached(path, name, LARGEST, resolved=True)
         except DocumentError as error:
-            told = str(error).replace("cannot be attached", "cannot be read")
-            raise ToolError(told.replace(str(self._folder), "the working folder")) from None
+            sentence = str(error).replace("cannot be attached", "cannot be read")
+            raise ToolError(sentence.replace(str(self._folder), "the working folder")) from None
         if is_secret(block.text.encode(errors="replace")):
             raise ToolError(f"{one_line(name, 80)} {SECRET} and is not read.")
         first, lines = given.get("first_line", 1), block.text.split("\n")

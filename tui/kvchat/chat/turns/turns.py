@@ -291,7 +291,7 @@ class Turns:
 
         def taken(row: Conversation) -> Conversation:
             if row.head not in ids:
-                return row  # another kvchat has gone on from one of them
+                return row  # another kvchat has continued one of them
             return replace(row, head=chosen.id, context_used=row.context_used if used is None else used)
 
         await self._core.conversations.change(conversation, taken)
@@ -392,7 +392,7 @@ class Turns:
         path = conversation.tree.path(task.cut.id if task.cut is not None else answer.parent)
         steps = MOST_STEPS if tools_of(path) and task.calls and not task.wanted else 0
         callable_tools = tool_names(tools_of(path)) if steps else ()
-        if any("__" in name for name in callable_tools):  # a server's name stands before it
+        if any("__" in name for name in callable_tools):  # a server's name comes before it
             self._core.mcp.start_programs(callable_tools)
         request = AnswerRequest(conversation, path, before, task.parameters, model, may_call=steps > 0)
         self._prepare(request, answers)

@@ -49,7 +49,7 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
 
 
 async def allow_calls(service: ChatService, allowed: Sequence[str]) -> None:
-    """Allow in this run what stands behind `--allow`; a server's name stands for its program and all of its tools.
+    """Allow in this run what `--allow` names; a server's name allows its program and all of its tools.
     Raises ChatError and CommandError."""
     from kvchat.prompt.offered_tools import DEFINITIONS
 

@@ -105,7 +105,7 @@ class AskedTurn:
                 say(f"{one_line(block.source)}: the encoding is a guess; save it as UTF-8 if it is wrong.")
 
     def _print(self, answer: Node, choices: Sequence[Node], cut: Node | None) -> None:
-        """Print what is not printed yet. `choices`: the alternatives; `cut`: the answer that was gone on with."""
+        """Print what is not printed yet. `choices`: the alternatives; `cut`: the answer that was continued."""
         if self._args.json:
             found = dict(report(self._conversation, answer))
             if self._args.alternatives:

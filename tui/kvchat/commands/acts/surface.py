@@ -39,7 +39,7 @@ class Surface(Protocol):
 
     async def pick(self, action: str, about: str = "") -> str | None:
         """Have the user choose what could have been written behind the slash command of an action; None: they did not,
-        or were told what there is. `about`: the conversation, or what was written."""
+        or the choices were listed. `about`: the conversation, or what was written."""
         ...
 
     def act_done(self) -> None:

@@ -2,8 +2,8 @@
 
 A line that is led by a word such as `class` or `def`, or has deeper lines below it, begins a section, with the comments
 and decorators right in front of it; what is indented deeper, or is in its braces, belongs to it. A class or a module is
-divided by what is in it, all else is one piece. So broken code, and a language that nobody thought of, are read like
-any other. Patterns are tried at single lines of limited length, and none can backtrack far.
+divided by what is in it, all else is one piece. So broken code and unknown languages are read like any other. Patterns
+are tried at single lines of limited length, and none can backtrack far.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _sample(data: bytes) -> bytes:
 
 
 def _odd(words: list[str]) -> int:
-    """How many of these words, each with a character beyond ASCII, nobody would write so."""
+    """How many of these words, each with a character beyond ASCII, are odd: no script or language writes them so."""
     return sum(map(_is_odd, words))
 
 

@@ -4,7 +4,7 @@ What is hidden from the user is hidden from the model: scripts, comments, templa
 style of their own hides. (Style sheets are not applied.)
 
 The time it takes grows with the length of the text and with nothing else. So what is never closed ends with the file,
-and a tag costs the same however deep it stands: where browsers look through all that is open, this looks at the
+and a tag costs the same at any depth: where browsers look through all that is open, this looks at the
 innermost `REACH`. (`html.parser` takes minutes for 100 kB of unclosed tags.)
 """
 

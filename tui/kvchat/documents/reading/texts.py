@@ -81,7 +81,7 @@ def _underlined(lines: Sequence[str], *, strict: bool) -> Iterator[tuple[int, st
         first = at - 2 if overlined else at - 1
         if not overlined and title[:1].isspace():
             continue
-        if _is_title(title.strip(), len(line.rstrip()), strict) and _stands_free(lines, first, behind, strict):
+        if _is_title(title.strip(), len(line.rstrip()), strict) and _is_isolated(lines, first, behind, strict):
             behind = at + 1
             yield first, title.strip(), (found[1], overlined), behind
 
@@ -94,7 +94,7 @@ def _is_title(title: str, width: int, strict: bool) -> bool:
     return width >= min(len(title), 4)
 
 
-def _stands_free(lines: Sequence[str], first: int, behind: int, strict: bool) -> bool:
+def _is_isolated(lines: Sequence[str], first: int, behind: int, strict: bool) -> bool:
     """Whether a paragraph can begin at that line."""
     if first <= behind:
         return True

@@ -285,7 +285,7 @@ def _proofs(
         best = max(tried, key=lambda one: one[2].share, default=None)
         return best[2].refusal if best and best[2].refusal else ChangeReason(Why.NOWHERE)
     in_cited = proofs[0][0] in cited
-    # Where the user said the opposite somewhere else, nobody knows which of the two holds.
+    # Where the user said the opposite somewhere else, it is unknown which of the two holds.
     turned = any(found.refusal is not None and found.refusal.why is Why.TURNED for _, _, found in tried)
     kept = [
         (node, replace(found, review=found.review or ChangeReason(Why.BOTH)) if turned else found)

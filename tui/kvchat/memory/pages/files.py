@@ -121,7 +121,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def stage(path: Path, data: bytes) -> Path:
-    """A new private file beside `path` that holds `data`, on the disk, to be renamed to it. Raises OSError."""
+    """A new private file next to `path` that holds `data`, on the disk, to be renamed to it. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".kvchat-", suffix=".tmp")
     try:
         try:
@@ -157,7 +157,7 @@ NOTE = ".kvchat-renames"
 
 
 class Rename(Struct, frozen=True, array_like=True):
-    """A staged file, and the one beside it in whose place it comes."""
+    """A staged file, and the one next to it that it replaces."""
 
     staged: str
     """The name of the file alone."""

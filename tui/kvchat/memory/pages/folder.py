@@ -314,7 +314,7 @@ class Folder:
                 draft.staged = files.stage(draft.path, draft.after)
 
     def _write(self, edits: Mapping[str, _Edit], drafts: list[_Draft]) -> None:
-        """Rename what is staged; where a file was saved meanwhile, all is made anew of what it says now."""
+        """Rename what is staged; where a file was saved meanwhile, stage everything again from its new text."""
         for _ in range(TRIES):
             if self._rename(drafts):
                 return

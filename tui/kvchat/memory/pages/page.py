@@ -291,7 +291,7 @@ class Writing:
         if entry.text == block.entry.text and not block.commented:
             lines[first] = lines[first].rstrip(" \t\r\n") + " " + rendered(entry) + last
         elif entry.text == block.entry.text and block.comment is not None:
-            self._comment_anew(block.item, rendered(entry))
+            self._replace_comment(block.item, rendered(entry))
         else:
             self.take_out(block)
             written = _item(entry, block.item.indent, block.item.marker, block.item.box)
@@ -314,7 +314,7 @@ class Writing:
             last = line or last
         return "".join(done)
 
-    def _comment_anew(self, item: MarkdownItem, comment: str) -> None:
+    def _replace_comment(self, item: MarkdownItem, comment: str) -> None:
         """Replace the block's only comment."""
         for at in item.lines:
             line = self._lines[at]

@@ -153,7 +153,7 @@ class Files:
                     items = self._database(path, at, head)
                 else:
                     base = self.progress.done
-                    items = self._text(file, head, str(path), at, lambda octets: base + octets, partial(_beside, path))
+                    items = self._text(file, head, str(path), at, lambda octets: base + octets, partial(_sibling, path))
                 for item in items:
                     found = found or isinstance(item, FoundConversation)
                     yield item
@@ -169,7 +169,7 @@ class Files:
         except MemoryError:
             raise
         except Exception:  # of a format, on input that it does not foresee
-            log.exception("a file could not be gone through")
+            log.exception("a file could not be read to its end")
             yield Missed(str(path), said(ImportRefusal.FAULTY), whole=True)
 
     # -- archives -----------------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def _inside(archive: zipfile.ZipFile, beginning: str) -> bytes:
         return b""
 
 
-def _beside(path: Path, beginning: str) -> bytes:
+def _sibling(path: Path, beginning: str) -> bytes:
     """The file in the folder of another one, or one level below, whose name begins so."""
     name = f"{glob.escape(beginning)}*"
     try:
