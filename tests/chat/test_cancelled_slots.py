@@ -9,7 +9,8 @@ from collections.abc import Coroutine, Sequence
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.errors import NoAnswerError
 from kvchat.cache import SlotCount
-from kvchat.chat.cache.cancelled_slots import FORGOTTEN_S, LATE, CancelledSlots
+from kvchat.cache.llamacpp.cancelled import FORGOTTEN_S, LATE
+from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.text.faults import Fault
 
 IDLE, URL = SlotCount(0, None, False), "http://127.0.0.1:1"
@@ -101,17 +102,17 @@ async def test_a_server_that_has_ended_or_shows_no_slots_holds_nothing_up() -> N
         server = Server(failure(trouble, Fault.TOLD, sentence="no", status=status))
         slots = await waited_out(server)
         assert server.looks == 1
-        assert slots.computing()  # it could not be seen that it ended
-        assert not slots.computing()
+        assert slots.requests.computing()  # it could not be seen that it ended
+        assert not slots.requests.computing()
 
 
 async def test_only_what_belongs_into_such_a_slot_waits() -> None:
     server = Server([busy(60), IDLE], [IDLE, IDLE])
     slots = server.slots()
     slots.add(0, 100)
-    assert slots.hold_up(0) and slots.hold_up(None) and not slots.hold_up(1)
+    assert slots.requests.hold_up(0) and slots.requests.hold_up(None) and not slots.requests.hold_up(1)
     assert await slots.free()
-    assert not slots.hold_up(0)
+    assert not slots.requests.hold_up(0)
 
 
 async def test_another_kvchat_waits_by_the_note_and_for_every_request() -> None:
@@ -119,7 +120,7 @@ async def test_another_kvchat_waits_by_the_note_and_for_every_request() -> None:
     one, other = server.slots(), server.slots()
     one.add(0, 100)
     other.take_over()
-    assert other.hold_up(0) and other.hold_up(1)
+    assert other.requests.hold_up(0) and other.requests.hold_up(1)
     assert await one.free() and await other.free()
     assert server.notes[-1] is None, "the note is taken back"
 

@@ -16,6 +16,7 @@ from kvchat.cache.journal import Journal as Journal
 from kvchat.cache.journal import SentPrompt as SentPrompt
 from kvchat.cache.journal import number_at as number_at
 from kvchat.cache.llamacpp.cache_config import is_tested as is_tested
+from kvchat.cache.llamacpp.cancelled import CancelledRequests as CancelledRequests
 from kvchat.cache.llamacpp.hypotheses import TOLERANCE as TOLERANCE
 from kvchat.cache.llamacpp.planner import DETOUR as DETOUR
 from kvchat.cache.llamacpp.planner import WORTH as WORTH

@@ -263,7 +263,7 @@ class ServerCache:
             certain=not self.slots.busy,
             asked_before=read.messages == len(path) and path[-1].role is not Role.ASSISTANT,
             server=identity(self.server, turn.model),
-            during_cancelled=self.cancelled.computing(),
+            during_cancelled=self.cancelled.requests.computing(),
             history=self.prompts.known_history(before := _prefilled_before(turn, path)),
             goes_on_from_a_call=self.prompts.is_retokenised(before),
         )
@@ -277,7 +277,7 @@ class ServerCache:
                     prompt = await self.prompts.prompt(turn)
             except TimeoutError:
                 prompt = None
-        return self.cancelled.hold_up(self.simulated.best.slot_after_cancel(prompt) if prompt else None)
+        return self.cancelled.requests.hold_up(self.simulated.best.slot_after_cancel(prompt) if prompt else None)
 
     def sent(self, prepared: PreparedRequest, slot: int | None = None) -> TrackedTurn:
         """The request is on its way: get its token ids meanwhile."""
