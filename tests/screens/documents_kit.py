@@ -13,6 +13,7 @@ from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, EventBus, IndexingProgressed, ServiceEvent
+from kvchat.config import Settings
 from kvchat.documents.collection import (
     Collection,
     CollectionStatus,
@@ -98,6 +99,8 @@ class Service:
         self.library = library or Library()
         self.indexing: dict[str, IndexingProgress] = {}
         self.reports: dict[str, IndexingReport] = {}
+        self.documents, self.retrieval, self.conversations = self, self, self
+        self.clock, self.settings = lambda: NOW, Settings()
         self.events = EventBus()
         self.did: list[tuple[object, ...]] = []
         self.refuses = ""
@@ -106,7 +109,7 @@ class Service:
         self.conversation = OpenConversation(record, Tree(()))
 
     def screen(self, **options: Any) -> ManagerScreen:
-        source = DocumentsSource(self, self, self, lambda: NOW, HERE, **options)  # type: ignore[arg-type]
+        source = DocumentsSource(self, HERE, **options)  # type: ignore[arg-type]
         return ManagerScreen(source, self.events)
 
     def tell(self, event: ServiceEvent) -> None:

@@ -188,10 +188,11 @@ class Service:
         self.store = SimpleNamespace(side_requests=SimpleNamespace(totals=lambda since: self.spent))
         self.is_demo = False
         self.extraction, self.jobs, self.conversations, self.servers = self, Jobs(self), self, self
+        self.clock, self.drafts = lambda: NOW, self.typed
         self.memory = MemoryService(self, self._opened, self._no_vector)  # type: ignore[arg-type]
 
     def source(self, **options: Any) -> MemorySource:
-        return MemorySource(self.memory, self, self.jobs, self, lambda: NOW, self.typed, LAMP, **options)  # type: ignore[arg-type]
+        return MemorySource(self, LAMP, **options)  # type: ignore[arg-type]
 
     def screen(self, **options: Any) -> ManagerScreen:
         return ManagerScreen(self.source(**options), self.events)

@@ -18,6 +18,7 @@ from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged
 from kvchat.commands.editor import EditorError, at_line, opened
+from kvchat.config import changed
 from kvchat.figures.accounting import SideTotals
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.sanitize import clean
@@ -493,7 +494,9 @@ async def test_the_editor_opens_the_page_at_the_line_of_the_memory(tmp_path: Pat
 
     monkeypatch.setattr("kvchat.ui.screens.memory.source.opened", noted)
     book = Book(*SAMPLE, folder=tmp_path)
-    async with memory(Service(book), editor="nano") as shown:
+    service = Service(book)
+    service.settings = changed(service.settings, "editor", "nano")
+    async with memory(service) as shown:
         from contextlib import nullcontext
 
         monkeypatch.setattr(shown.app, "suspend", nullcontext)

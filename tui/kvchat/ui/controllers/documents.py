@@ -71,18 +71,7 @@ class DocumentController:
             return
         service = self._service
         await self.workspace.ask(
-            ManagerScreen(
-                DocumentsSource(
-                    self._documents,
-                    self._retrieval,
-                    service.conversations,
-                    service.clock,
-                    self.workspace.open_id,
-                    add=add,
-                    editor=service.settings.editor,
-                ),
-                service.events,
-            )
+            ManagerScreen(DocumentsSource(service, self.workspace.open_id, add=add), service.events)
         )
         self.show_retrieval()
 

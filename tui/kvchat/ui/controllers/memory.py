@@ -62,19 +62,7 @@ class MemoryController:
         service = self._service
         chosen = await self.workspace.ask(
             ManagerScreen(
-                MemorySource(
-                    self._memory,
-                    service.extraction,
-                    service.jobs,
-                    service.conversations,
-                    service.clock,
-                    service.drafts,
-                    self.workspace.conversation.id,
-                    query=query,
-                    fresh=fresh,
-                    add=add,
-                    editor=service.settings.editor,
-                ),
+                MemorySource(service, self.workspace.conversation.id, query=query, fresh=fresh, add=add),
                 service.events,
             )
         )

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -35,11 +35,7 @@ from kvchat.ui.screens.tones import home_path
 from kvchat.ui.terminal.clipboard import copy
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kvchat.chat.background.document_service import DocumentService
-    from kvchat.chat.conversations.conversations import Conversations
-    from kvchat.chat.question.retrieval import Retrieval
+    from kvchat.chat.service import ChatService
 
 AT_ONCE = 25
 """Collections that are counted in one go."""
@@ -53,23 +49,18 @@ class DocumentsSource(ManagerSource):
 
     def __init__(
         self,
-        documents: DocumentService,
-        retrieval: Retrieval,
-        conversations: Conversations,
-        now: Callable[[], datetime],
+        service: ChatService,
         conversation: str = "",
         *,
         add: str | None = None,
-        editor: str = "",
     ) -> None:
-        """`conversation`: the open one; `add`: begin with adding this path; `editor`: the command of the user's
-        editor."""
-        self.documents, self.retrieval, self.conversations = documents, retrieval, conversations
-        self._now = now
+        """`conversation`: the open one; `add`: begin with adding this path."""
+        self.documents, self.retrieval = service.documents, service.retrieval
+        self.conversations, self._now = service.conversations, service.clock
         self.conversation = conversation
         self.collections: Sequence[Collection] | None = None
         """None: they are being read."""
-        self.telling = Telling(now(), lambda id: self.screen.key(id), has_conversation=bool(conversation))
+        self.telling = Telling(self._now(), lambda id: self.screen.key(id), has_conversation=bool(conversation))
         self.pages = (Collections(self),)
         self.acts = {
             "search": self._search,
@@ -84,7 +75,7 @@ class DocumentsSource(ManagerSource):
         self.begins_with_adding = add is not None
         self._path = add or ""
         self.renew = self._try_again
-        self._editor = editor
+        self._editor = service.settings.editor
         self._counted: dict[str, object] = {}
         """Of what state of a collection the count is."""
         self._told_of = ("", "")

@@ -7,7 +7,7 @@ undone here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
@@ -33,13 +33,7 @@ from kvchat.ui.screens.sources import handed_over
 from kvchat.ui.screens.tones import ACCENT, BAD, MATCH, MUTED, STRONG, content, joined
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kvchat.chat.background.extraction import Extraction
-    from kvchat.chat.background.jobs import Jobs
-    from kvchat.chat.background.memory_service import MemoryService
-    from kvchat.chat.conversations.conversations import Conversations
-    from kvchat.chat.conversations.drafts import Drafts
+    from kvchat.chat.service import ChatService
 
 EXTRACTION = "extraction"
 """The kind of the jobs that go through a conversation."""
@@ -60,23 +54,17 @@ class MemorySource(ManagerSource):
 
     def __init__(
         self,
-        memory: MemoryService,
-        extraction: Extraction,
-        jobs: Jobs,
-        conversations: Conversations,
-        now: Callable[[], datetime],
-        drafts: Drafts,
+        service: ChatService,
         conversation: str = "",
         *,
         query: str = "",
         fresh: Collection[str] = (),
         add: bool = False,
-        editor: str = "",
     ) -> None:
         """`conversation`: the open one; `fresh`: the ids of what was noted since the user looked last; `add`: begin
-        with a new memory; `editor`: the command of the user's editor."""
-        self.memory, self.extraction, self.jobs = memory, extraction, jobs
-        self.conversations, self._now = conversations, now
+        with a new memory."""
+        self.memory, self.extraction, self.jobs = service.memory, service.extraction, service.jobs
+        self.conversations, self._now = service.conversations, service.clock
         self.conversation = conversation
         self.query = query
         self.overview: MemoryOverview | None = None
@@ -87,10 +75,10 @@ class MemorySource(ManagerSource):
         self.only_here = False
         """Whether only what was noted in the open conversation is shown."""
         self.queue: Sequence[QueueRow] = ()
-        self.telling = Telling(now(), lambda id: self.screen.key(id), fresh=fresh)
+        self.telling = Telling(self._now(), lambda id: self.screen.key(id), fresh=fresh)
         self.memories, self.history = MemoriesPage(self), History(self)
         self.pages = (self.memories, Queue(self), self.history)
-        self.editor = EntryEditor(self._save, drafts)
+        self.editor = EntryEditor(self._save, service.drafts)
         self.acts = {
             "kind": lambda: self._next_kind(1),
             "kind_back": lambda: self._next_kind(-1),
@@ -107,7 +95,7 @@ class MemorySource(ManagerSource):
             "switch": self._switch,
         }
         self.begins_with_adding = add
-        self._command = editor
+        self._command = service.settings.editor
         self._opened_at: int | None = None
         """The number of the newest change when the screen was opened."""
 
