@@ -60,7 +60,7 @@ class RetrievalChoice(Struct, frozen=True):
         return RetrievalChoice(self.mode if others else OFF, others)
 
 
-class Telling(Struct, frozen=True):
+class DocumentRowData(Struct, frozen=True):
     """What the rows are drawn from."""
 
     now: datetime
@@ -97,25 +97,25 @@ def _cells(longest: int, width: int) -> tuple[int, int]:
     return name, max(0, left - name)
 
 
-def heading_row(telling: Telling, width: int) -> Content:
+def heading_row(data: DocumentRowData, width: int) -> Content:
     """The headings of the columns."""
-    name, between = _cells(telling.longest, width)
+    name, between = _cells(data.longest, width)
     left = "name".ljust(name) + (f"  {'folder' if width >= WIDE else ''}".ljust(between))
     right = "".join(word.rjust(cells) for word, cells in _FIGURES)
-    return content((f"{left}{right}  {'  here' if telling.has_conversation else ''}", MUTED))
+    return content((f"{left}{right}  {'  here' if data.has_conversation else ''}", MUTED))
 
 
-def row(one: Collection, telling: Telling, width: int) -> Content:
+def row(one: Collection, data: DocumentRowData, width: int) -> Content:
     """Name and folder, what is in it or how far its indexing is, and what this conversation does with it."""
-    name_cells, between = _cells(telling.longest, width)
+    name_cells, between = _cells(data.longest, width)
     name = content(_padded(shown(one.name, name_cells), name_cells))
-    mark, tone = _MARKS.get(telling.choice.of(one.name), ("·", MUTED))
-    here = content("  ", (f"{mark if telling.has_conversation else '':>{_HERE}}", tone))
+    mark, tone = _MARKS.get(data.choice.of(one.name), ("·", MUTED))
+    here = content("  ", (f"{mark if data.has_conversation else '':>{_HERE}}", tone))
     room = width - name_cells - here.cell_length - 2
-    status = telling.statuses.get(one.name)
-    if (progress := telling.indexing.get(one.name)) is not None:
+    status = data.statuses.get(one.name)
+    if (progress := data.indexing.get(one.name)) is not None:
         return joined(name + content("  ") + progress_words(progress, room), here, width)
-    trouble = trouble_of(one, telling)
+    trouble = trouble_of(one, data)
     if trouble:
         return joined(name + content("  ", (shown(trouble, room), BAD)), here, width)
     where = ending(home_path(one.root), between - 3) if width >= WIDE and between > 6 else ""
@@ -123,7 +123,7 @@ def row(one: Collection, telling: Telling, width: int) -> Content:
     if status is None:
         figures = ("…", "…", "…", "…")
     else:
-        when = f"{age(telling.now.timestamp() - one.indexed)} ago" if one.indexed is not None else "never"
+        when = f"{age(data.now.timestamp() - one.indexed)} ago" if one.indexed is not None else "never"
         figures = (count(status.files), count(status.chunks), size(status.bytes), when)
     parts: list[Part] = [(text.rjust(cells), MUTED) for text, (_, cells) in zip(figures, _FIGURES, strict=True)]
     return joined(name + folder + content(*parts), here, width)
@@ -133,9 +133,9 @@ def _padded(text: str, cells: int) -> str:
     return text + " " * max(0, cells - cell_len(text))
 
 
-def trouble_of(one: Collection, telling: Telling) -> str:
+def trouble_of(one: Collection, data: DocumentRowData) -> str:
     """What is wrong with a collection, in a sentence; empty: nothing."""
-    report, status = telling.reports.get(one.name), telling.statuses.get(one.name)
+    report, status = data.reports.get(one.name), data.statuses.get(one.name)
     return (status.trouble if status else "") or (report.trouble if report else "")
 
 
@@ -163,11 +163,11 @@ def fitted(choices: list[str], width: int) -> str:
     return next((words for words in choices if cell_len(words) <= width), shown(choices[-1], width))
 
 
-def about(one: Collection, telling: Telling, width: int) -> list[Content]:
+def about(one: Collection, data: DocumentRowData, width: int) -> list[Content]:
     """The collection under the cursor, in four lines."""
     lines = [content((ending(home_path(one.root), width), MUTED))]
-    progress, status = telling.indexing.get(one.name), telling.statuses.get(one.name)
-    trouble = trouble_of(one, telling)
+    progress, status = data.indexing.get(one.name), data.statuses.get(one.name)
+    trouble = trouble_of(one, data)
     if progress is not None:
         lines.append(progress_words(progress, width))
         lines.append(content((ending(one_line(progress.path), width), MUTED)))
@@ -176,7 +176,7 @@ def about(one: Collection, telling: Telling, width: int) -> list[Content]:
     elif status is not None:
         when = "not gone through to the end yet"
         if one.indexed is not None:
-            when = f"indexed {moment(one.indexed, telling.now)}"
+            when = f"indexed {moment(one.indexed, data.now)}"
         lines.append(
             content(
                 shown(
@@ -186,10 +186,10 @@ def about(one: Collection, telling: Telling, width: int) -> list[Content]:
             )
         )
         if status.skipped:
-            more = f"{skipped_words(status.skipped)}; {telling.key('rows.choose')} shows more"
+            more = f"{skipped_words(status.skipped)}; {data.key('rows.choose')} shows more"
             lines.append(content((shown(more, width), MUTED)))
-    if telling.has_conversation and len(lines) < 4:
-        lines.append(content((shown(here_words(one.name, telling.choice), width), MUTED)))
+    if data.has_conversation and len(lines) < 4:
+        lines.append(content((shown(here_words(one.name, data.choice), width), MUTED)))
     return lines
 
 

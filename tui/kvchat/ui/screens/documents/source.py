@@ -28,7 +28,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.documents import rows as words
-from kvchat.ui.screens.documents.rows import RetrievalChoice, Telling
+from kvchat.ui.screens.documents.rows import DocumentRowData, RetrievalChoice
 from kvchat.ui.screens.manager import Due, ManagerSource, Page
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.tones import home_path
@@ -60,7 +60,7 @@ class DocumentsSource(ManagerSource):
         self.conversation = conversation
         self.collections: Sequence[Collection] | None = None
         """None: they are being read."""
-        self.telling = Telling(self._now(), lambda id: self.screen.key(id), has_conversation=bool(conversation))
+        self.data = DocumentRowData(self._now(), lambda id: self.screen.key(id), has_conversation=bool(conversation))
         self.pages = (Collections(self),)
         self.acts = {
             "search": self._search,
@@ -121,8 +121,8 @@ class DocumentsSource(ManagerSource):
             for name, progress in self.documents.indexing.items()
             if progress.all_files or name not in self._tried
         }
-        self.telling = replace(
-            self.telling,
+        self.data = replace(
+            self.data,
             now=self._now(),
             indexing=indexing,
             reports=dict(self.documents.reports),
@@ -150,9 +150,7 @@ class DocumentsSource(ManagerSource):
         reports = self.documents.reports
         states = {one.name: (one.root, one.indexed, id(reports.get(one.name))) for one in self.collections or ()}
         names = [
-            name
-            for name, state in states.items()
-            if self._counted.get(name) != state or name not in self.telling.statuses
+            name for name, state in states.items() if self._counted.get(name) != state or name not in self.data.statuses
         ]
         first = self.collection
         names.sort(key=lambda name: first is None or name != first.name)
@@ -160,7 +158,7 @@ class DocumentsSource(ManagerSource):
             now, names = names[:AT_ONCE], names[AT_ONCE:]
             statuses = await self.documents.statuses(now)
             self._counted |= {name: states[name] for name in statuses}
-            self.telling = replace(self.telling, statuses={**self.telling.statuses, **statuses})
+            self.data = replace(self.data, statuses={**self.data.statuses, **statuses})
             yield
 
     async def _try_again(self) -> None:
@@ -207,7 +205,7 @@ class DocumentsSource(ManagerSource):
         one = self.collection
         if one is None:
             return
-        question = remove_question(one, self.telling.statuses.get(one.name))
+        question = remove_question(one, self.data.statuses.get(one.name))
 
         def then(sure: bool | None) -> None:
             if sure:
@@ -256,7 +254,7 @@ class DocumentsSource(ManagerSource):
         one = self.collection
         if one is None:
             return
-        status, report = self.telling.statuses.get(one.name), self.documents.reports.get(one.name)
+        status, report = self.data.statuses.get(one.name), self.documents.reports.get(one.name)
         if status is None and report is None:
             self.screen.tell("It is still being counted.")
         else:
@@ -325,19 +323,19 @@ class Collections(Page):
         return [one.name for one in self._source.collections or ()]
 
     def columns(self, width: int) -> Content:
-        return words.heading_row(self._source.telling, width)
+        return words.heading_row(self._source.data, width)
 
     def row(self, index: int, width: int) -> Content:
         there = self._source.collections or ()
-        return words.row(there[index], self._source.telling, width) if index < len(there) else Content()
+        return words.row(there[index], self._source.data, width) if index < len(there) else Content()
 
     def detail(self, index: int, width: int) -> Sequence[Content]:
         there = self._source.collections or ()
-        return words.about(there[index], self._source.telling, width) if index < len(there) else ()
+        return words.about(there[index], self._source.data, width) if index < len(there) else ()
 
     def acts(self, index: int) -> Sequence[Hint]:
         one = self._source.collection
-        if one is not None and one.name in self._source.telling.indexing:
+        if one is not None and one.name in self._source.data.indexing:
             return (
                 ("documents.stop", "stop indexing"),
                 ("rows.choose", "report"),

@@ -67,7 +67,7 @@ DETAIL = 4
 """Lines below the list."""
 
 
-class Telling(Struct, frozen=True):
+class MemoryRowData(Struct, frozen=True):
     """What the rows are drawn from."""
 
     now: datetime
@@ -90,40 +90,40 @@ def page_name(page: str) -> str:
     return one_line(page.rpartition("/")[2].removesuffix(".md"), 40)
 
 
-def source_name(entry: Entry, telling: Telling) -> str:
+def source_name(entry: Entry, data: MemoryRowData) -> str:
     """Where it came from, in two or three words."""
     if entry.conversation:
-        return one_line(telling.titles.get(entry.conversation, "a deleted conversation"), 60) or "untitled"
+        return one_line(data.titles.get(entry.conversation, "a deleted conversation"), 60) or "untitled"
     return "by hand" if entry.by == BY_HAND else "you"
 
 
-def source_words(entry: Entry, telling: Telling) -> str:
+def source_words(entry: Entry, data: MemoryRowData) -> str:
     """`from “lighthouse log”`; empty where no conversation is behind it."""
     if not entry.conversation:
         return ""
-    title = telling.titles.get(entry.conversation)
+    title = data.titles.get(entry.conversation)
     return "from a deleted conversation" if title is None else f"from “{one_line(title, 40) or 'untitled'}”"
 
 
-def entry_row(entry: Entry, telling: Telling, width: int) -> Content:
+def entry_row(entry: Entry, data: MemoryRowData, width: int) -> Content:
     """Mark and kind, the text, and at the right page, source and age."""
     asks = entry.status is Status.PENDING
     kind = "episode" if entry.is_episode else entry.kind
     mark = content(("?" if asks else KIND_MARKS[entry.kind], ACCENT), (f" {kind:<10}  ", MUTED))
     right: list[Part] = []
-    if entry.id in telling.fresh:
+    if entry.id in data.fresh:
         right.append(("new  ", ACCENT))
     if width >= WIDE:
-        right.append((f"{shown(source_name(entry, telling), 20):<20}  ", MUTED))
+        right.append((f"{shown(source_name(entry, data), 20):<20}  ", MUTED))
     if width >= 50:
         right.append((f"{shown(page_name(entry.page), 11):<11}", MUTED))
-    right.append((f"{telling.ago(entry.created):>7}", MUTED))
-    return joined(mark + highlighted(content(shown(entry.text, width)), telling.query), content(*right), width)
+    right.append((f"{data.ago(entry.created):>7}", MUTED))
+    return joined(mark + highlighted(content(shown(entry.text, width)), data.query), content(*right), width)
 
 
-def entry_words(entry: Entry, telling: Telling, width: int) -> list[Content]:
+def entry_words(entry: Entry, data: MemoryRowData, width: int) -> list[Content]:
     """Where it came from, then its whole text."""
-    when, origin = moment(entry.created, telling.now), source_words(entry, telling)
+    when, origin = moment(entry.created, data.now), source_words(entry, data)
     if entry.by == BY_HAND:
         parts = ["written by hand", when]
     elif entry.by == BY_YOU:
@@ -133,7 +133,7 @@ def entry_words(entry: Entry, telling: Telling, width: int) -> list[Content]:
     if entry.edited and entry.by != BY_HAND:
         parts.append("edited by you")
     if entry.status is Status.PENDING:
-        why = one_line(telling.why.get(entry.id, ""), 120)
+        why = one_line(data.why.get(entry.id, ""), 120)
         parts = [f"asks you first: {why}" if why else "asks you first", *parts]
     else:
         parts.append("in the profile" if entry.page == PROFILE else one_line(entry.page, 60))
@@ -221,10 +221,10 @@ def undone(change: Change) -> str:
             return f"As it was before: {text}."
 
 
-def change_row(change: Change, telling: Telling, width: int) -> Content:
+def change_row(change: Change, data: MemoryRowData, width: int) -> Content:
     """When, what happened, to which text."""
     tone = MUTED if change.undone else ""
-    head = content((f"{moment(change.at, telling.now):<17} ", MUTED), f"{act_word(change):<10} ")
+    head = content((f"{moment(change.at, data.now):<17} ", MUTED), f"{act_word(change):<10} ")
     before = change.before
     if change.act is Act.EDITED and before is not None:
         words = f"{one_line(before.text, 60)} → {one_line(change.after.text, 200)}"
@@ -236,7 +236,7 @@ def change_row(change: Change, telling: Telling, width: int) -> Content:
     return joined(head + text, content(("undone", MUTED)) if change.undone else content(), width)
 
 
-def change_words(change: Change, texts: Mapping[str, str], telling: Telling, width: int) -> list[Content]:
+def change_words(change: Change, texts: Mapping[str, str], data: MemoryRowData, width: int) -> list[Content]:
     """A change in sentences; `texts`: the texts of entries by their ids."""
     entry, before = change.after, change.before
     newer = texts.get(entry.superseded_by, "")
@@ -249,8 +249,8 @@ def change_words(change: Change, texts: Mapping[str, str], telling: Telling, wid
             said = f"In its place: {newer}"
         case _:
             said = ""
-    parts = [f"{act_word(change)} {moment(change.at, telling.now)}", f"{entry.kind}, {one_line(entry.page, 60)}"]
-    if origin := source_words(entry, telling):
+    parts = [f"{act_word(change)} {moment(change.at, data.now)}", f"{entry.kind}, {one_line(entry.page, 60)}"]
+    if origin := source_words(entry, data):
         parts.append(origin)
     if change.why:
         parts.append(one_line(change.why, 120))
@@ -265,19 +265,19 @@ def state_of(row: QueueRow) -> str:
     return "pending" if row.job is None else "running" if row.at_work else str(row.job.state)
 
 
-def queue_row(row: QueueRow, telling: Telling, width: int) -> Content:
+def queue_row(row: QueueRow, data: MemoryRowData, width: int) -> Content:
     """Its mark, the conversation, and how things stand."""
     mark, tone = STATES.get(state_of(row), STATES["pending"])
-    right = content((_standing(row, telling), BAD if state_of(row) == "paused" else MUTED))
+    right = content((_standing(row, data), BAD if state_of(row) == "paused" else MUTED))
     if row.conversation:
-        about = telling.titles.get(row.conversation, "") or "a conversation"
+        about = data.titles.get(row.conversation, "") or "a conversation"
     else:
         kind = row.job.kind if row.job else ""
         about = TASKS.get(kind, f"the memory itself: {one_line(kind, 40)}")
     return joined(content((mark, tone), f" {shown(about, width)}"), right, width)
 
 
-def _standing(row: QueueRow, telling: Telling) -> str:
+def _standing(row: QueueRow, data: MemoryRowData) -> str:
     messages = counted(row.pending, "message") if row.pending else ""
     tries = counted(row.job.attempts, "attempt") if row.job and row.job.attempts else ""
     match state_of(row):
@@ -288,16 +288,16 @@ def _standing(row: QueueRow, telling: Telling) -> str:
         case _ if not row.on:
             state = "memory is off there"
         case _ if row.job:
-            left = max(row.begins, row.job.due) - telling.now.timestamp()
+            left = max(row.begins, row.job.due) - data.now.timestamp()
             state = f"due in {age(left)}" if left >= 1 else "due in a quiet moment"
         case _:
             state = "not gone through yet"
     return " · ".join(filter(None, (messages, tries, state)))
 
 
-def queue_words(row: QueueRow, telling: Telling, width: int) -> list[Content]:
+def queue_words(row: QueueRow, data: MemoryRowData, width: int) -> list[Content]:
     """A line of the queue in sentences."""
-    state, retry = state_of(row), telling.key("memory.retry")
+    state, retry = state_of(row), data.key("memory.retry")
     messages = counted(row.pending, "message")
     is_, has = ("is", "has") if row.pending == 1 else ("are", "have")
     match state:

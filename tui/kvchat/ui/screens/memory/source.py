@@ -27,7 +27,7 @@ from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.manager import Due, Jump, ManagerSource, Page
 from kvchat.ui.screens.memory import rows as words
 from kvchat.ui.screens.memory.editor import EntryEditor, line_of
-from kvchat.ui.screens.memory.rows import Telling, quoted
+from kvchat.ui.screens.memory.rows import MemoryRowData, quoted
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.sources import handed_over
 from kvchat.ui.screens.tones import ACCENT, BAD, MATCH, MUTED, STRONG, content, joined
@@ -75,7 +75,7 @@ class MemorySource(ManagerSource):
         self.only_here = False
         """Whether only what was noted in the open conversation is shown."""
         self.queue: Sequence[QueueRow] = ()
-        self.telling = Telling(self._now(), lambda id: self.screen.key(id), fresh=fresh)
+        self.data = MemoryRowData(self._now(), lambda id: self.screen.key(id), fresh=fresh)
         self.memories, self.history = MemoriesPage(self), History(self)
         self.pages = (self.memories, Queue(self), self.history)
         self.editor = EntryEditor(self._save, service.drafts)
@@ -194,7 +194,7 @@ class MemorySource(ManagerSource):
             self._opened_at = max((change.seq for change in known.changes), default=0)
         why = {change.after.id: change.why for change in known.changes if change.act is Act.PROPOSED}
         titles = {one.id: one.title for one in self.conversations.all()}
-        self.telling = replace(self.telling, now=self._now(), titles=titles, why=why)
+        self.data = replace(self.data, now=self._now(), titles=titles, why=why)
         self.memories.arrange()
         yield
         tasks = [QueueRow("", "", 0, job) for job in self.jobs.all() if job.kind != EXTRACTION]
@@ -459,7 +459,7 @@ class MemoriesPage(Page):
         source, known = self._source, self._source.overview
         if known is None:
             return
-        source.telling = replace(source.telling, query=source.query or "")
+        source.data = replace(source.data, query=source.query or "")
         sought = (source.query or "").casefold().split()
         if sought and self._folded[0] is not known:
             self._folded = (
@@ -517,11 +517,11 @@ class MemoriesPage(Page):
 
     def row(self, index: int, width: int) -> Content:
         row = self._rows[index]
-        return content((row, STRONG)) if isinstance(row, str) else words.entry_row(row, self._source.telling, width)
+        return content((row, STRONG)) if isinstance(row, str) else words.entry_row(row, self._source.data, width)
 
     def detail(self, index: int, width: int) -> Sequence[Content]:
         entry = self.entry(index)
-        return words.entry_words(entry, self._source.telling, width) if entry is not None else ()
+        return words.entry_words(entry, self._source.data, width) if entry is not None else ()
 
     def acts(self, index: int) -> Sequence[Hint]:
         entry = self.entry(index)
@@ -566,10 +566,10 @@ class Queue(Page):
         ]
 
     def row(self, index: int, width: int) -> Content:
-        return words.queue_row(self._source.queue[index], self._source.telling, width)
+        return words.queue_row(self._source.queue[index], self._source.data, width)
 
     def detail(self, index: int, width: int) -> Sequence[Content]:
-        return words.queue_words(self._source.queue[index], self._source.telling, width)
+        return words.queue_words(self._source.queue[index], self._source.data, width)
 
     def choose(self, index: int) -> Awaitable[None]:
         return self._source.retry()
@@ -595,12 +595,12 @@ class History(Page):
         return [change.seq for change in self._source.changes]
 
     def row(self, index: int, width: int) -> Content:
-        return words.change_row(self._source.changes[index], self._source.telling, width)
+        return words.change_row(self._source.changes[index], self._source.data, width)
 
     def detail(self, index: int, width: int) -> Sequence[Content]:
         known = self._source.overview
         texts = {one.id: one.text for one in (*known.proposals, *known.entries)} if known is not None else {}
-        return words.change_words(self._source.changes[index], texts, self._source.telling, width)
+        return words.change_words(self._source.changes[index], texts, self._source.data, width)
 
     def choose(self, index: int) -> None:
         """Nothing is to be chosen here."""
