@@ -1,4 +1,4 @@
-"""When a conversation is gone through for memories."""
+"""When a conversation is read for memories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from answers import talk
 
 from kvchat.config import MemorySettings
-from kvchat.memory.ledger import due
+from kvchat.memory.ledger import rest_of, why_due
 from kvchat.store.jobs import JobReason
 
 SHORT, LONG = "And how wide is the gate?", "I told you of the harbour, the boats and the keeper. " * 16
@@ -26,18 +26,15 @@ SHORT, LONG = "And how wide is the gate?", "I told you of the harbour, the boats
     ],
 )
 def test_it_waits_until_what_came_is_worth_the_request(questions: list[str], why: JobReason) -> None:
-    found = due(talk(*questions)[1:], MemorySettings(), 100.0)
-    assert found is not None
-    assert found.why == why
+    assert why_due(talk(*questions)[1:], MemorySettings()) == why
 
 
 def test_what_a_person_leaves_does_not_wait() -> None:
-    found = due(talk(SHORT)[1:], MemorySettings(), 100.0, left=True)
-    assert found is not None
-    assert (found.why, found.at) == (JobReason.LEFT, 100.0)
+    why = why_due(talk(SHORT)[1:], MemorySettings(), left=True)
+    assert why == JobReason.LEFT and rest_of(why, MemorySettings()) == 0.0
 
 
-def test_a_person_may_have_every_question_gone_through_at_once() -> None:
-    found = due(talk(SHORT)[1:], MemorySettings(every_messages=2, worth_tokens=0, rest_seconds=0), 100.0)
-    assert found is not None
-    assert (found.why, found.at) == (JobReason.ENOUGH, 100.0)
+def test_a_person_may_have_every_question_read_at_once() -> None:
+    settings = MemorySettings(every_messages=2, worth_tokens=0, rest_seconds=0)
+    why = why_due(talk(SHORT)[1:], settings)
+    assert why == JobReason.ENOUGH and rest_of(why, settings) == 0.0

@@ -304,28 +304,25 @@ def _joins(nodes: Iterable[str], above: Mapping[str, str | None], place: Mapping
 BYTES_PER_TOKEN = 4
 
 
-class Due(Struct, frozen=True):
-    """When to go through a conversation, and why then."""
-
-    at: float
-    """Seconds since the epoch."""
-    why: JobReason
-
-
-def due(pending: Sequence[Node], settings: MemorySettings, ended: float, *, left: bool = False) -> Due | None:
-    """When these messages are due, if the last answer ended at `ended`; None: nothing is pending. `left`: the user went
+def why_due(pending: Sequence[Node], settings: MemorySettings, *, left: bool = False) -> JobReason | None:
+    """Why to extract from these messages once their server has rested; None: nothing is pending. `left`: the user went
     to another conversation."""
     if not pending:
         return None
     if len(pending) >= settings.most_messages:
-        return Due(ended, JobReason.MOST)
+        return JobReason.MOST
     if left:
-        return Due(ended, JobReason.LEFT)
+        return JobReason.LEFT
     tokens = tokens_of(pending)
     worth = len(pending) >= settings.every_messages and tokens >= settings.worth_tokens
-    if worth or tokens >= settings.every_tokens:
-        return Due(ended + settings.rest_seconds, JobReason.ENOUGH)
-    return Due(ended + settings.idle_seconds, JobReason.RESTS)
+    return JobReason.ENOUGH if worth or tokens >= settings.every_tokens else JobReason.RESTS
+
+
+def rest_of(why: str, settings: MemorySettings) -> float:
+    """Seconds after the last answer before an extraction for this reason is due; one that failed rests as for RESTS."""
+    if why in (JobReason.ASKED, JobReason.MOST, JobReason.LEFT):
+        return 0.0
+    return settings.rest_seconds if why == JobReason.ENOUGH else settings.idle_seconds
 
 
 def tokens_of(nodes: Sequence[Node]) -> int:

@@ -21,7 +21,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoryBegins
 from kvchat.chat.ground import Once
 from kvchat.chat.turns.turns import Turns
-from kvchat.memory.ledger import ExtractionLedger, due
+from kvchat.memory.ledger import ExtractionLedger, rest_of, why_due
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
 from kvchat.store.jobs import Job, JobReason, JobState
@@ -93,11 +93,15 @@ class Extraction(ConversationObserver):
             return
         conversation = self._core.conversations.load(id)
         _, pending = await self.waiting(conversation)
-        found = due(pending, self._core.settings.memory, time.time(), left=left)
-        if found is not None:
-            await self._core.writer.call(lambda: self._core.store.jobs.put(EXTRACTION, id, found.at, found.why))
+        why = why_due(pending, self._core.settings.memory, left=left)
+        if why is not None:
+            await self._core.writer.call(lambda: self._put(id, why))
             self._jobs.changed()
             await self._announce_memory()
+
+    def _put(self, id: str, why: JobReason) -> None:
+        due = time.time() + rest_of(why, self._core.settings.memory)
+        self._core.store.jobs.put(EXTRACTION, id, due, why)
 
     async def _announce_memory(self) -> None:
         """Show once that memories are extracted, before the first extraction."""
@@ -134,7 +138,7 @@ class Extraction(ConversationObserver):
         if not pending:
             never = len(path) > 1 and await self._memory.is_passed_over(path)
             raise ChatError(ChatProblem.NEVER_READ if never else ChatProblem.NOTHING_NEW)
-        await self._jobs.queued(lambda: self._core.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
+        await self._jobs.queued(lambda: self._put(id, JobReason.ASKED))
         self._jobs.look_again()
         self._jobs.changed()
 
@@ -182,8 +186,7 @@ class Extraction(ConversationObserver):
         left = await self._core.writer.call(lambda: ExtractionLedger(self._core.store.database).behind(RESUMED, known))
         self._more_left = len(left) == RESUMED
         for id, _ in left:
-            at = time.time() + self._core.settings.memory.idle_seconds
-            await self._core.writer.call(partial(self._core.store.jobs.put, EXTRACTION, id, at, JobReason.RESTS))
+            await self._core.writer.call(partial(self._put, id, JobReason.RESTS))
             if self._memory.is_on(id):
                 await self._announce_memory()
         self._jobs.changed()

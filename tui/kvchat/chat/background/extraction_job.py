@@ -22,7 +22,7 @@ from kvchat.chat.events import MemoriesNoted
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.memory.entry import Status
-from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, ExtractionRun
+from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, ExtractionRun, rest_of
 from kvchat.prompt.branching import instructed
 from kvchat.prompt.message import Node, Role, new_id, node
 from kvchat.prompt.request import Parameters
@@ -84,18 +84,15 @@ class ExtractionJob:
         conversation = self._core.conversations.loaded.get(id)
         own, is_open = link is self._core.servers.link(id), self._core.conversations.looked_at == id
         extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=not is_open)
-        if job.why == JobReason.LEFT and extends:
-            return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
-        if job.why == JobReason.MOST:
-            ready = 0.0
-        else:  # what its `due` says is of the last answer but one when the next has just ended
-            rest = settings.idle_seconds * (1 if extends else self._workplace.patience(link))
-            if extends and job.why == JobReason.ENOUGH:
-                rest = settings.rest_seconds
-            ready = self._jobs.rested_at(link.lane.quiet_since, rest + (0 if is_open else LATER_S))
+        idle, ready = rest_of(JobReason.RESTS, settings), 0.0
+        if job.why != JobReason.MOST:  # what its `due` says is of the last answer but one when the next has just ended
+            rest = rest_of(job.why, settings) if extends else idle * self._workplace.patience(link)
+            if not is_open and not (extends and job.why == JobReason.LEFT):
+                rest += LATER_S
+            ready = self._jobs.rested_at(link.lane.quiet_since, rest)
         if extends or ready > time.time() or self._workplace.spares_open(link):
             return JobPlace(link.lane, ready)
-        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, PATIENCE * settings.idle_seconds))
+        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, PATIENCE * idle))
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
