@@ -144,7 +144,7 @@ async def test_a_second_send_is_byte_for_byte_the_first(heard: Heard) -> None:
 async def test_the_seconds_of_a_rate_limit_are_told(heard: Heard) -> None:
     async with ToyServer() as server:
         server.on_chat(reply(429, {"error": "slow"}, headers={"Retry-After": "17"}))
-        ended = await llamacpp_at(server).chat(a_turn(), heard)
+        ended = await llamacpp_at(server, hurried()).chat(a_turn(), heard)
     assert "in 17 s" in note_sentence(ended.note)
 
 

@@ -21,20 +21,22 @@ from toyserver import ToyServer, raw
 STREAMED = pytest.mark.parametrize("streamed", [True, False], ids=["stream", "document"])
 
 
-@STREAMED
-async def test_several_answers_come_whole_and_once(make, streamed: bool) -> None:
+@pytest.mark.parametrize(
+    ("slots", "streamed"),
+    [(2, True), (1, False), *(pytest.param(*more, marks=pytest.mark.slow) for more in [(2, False), (1, True)])],
+)
+async def test_several_answers_come_whole_and_once(make, slots: int, streamed: bool) -> None:
     """By one request where the server gives several, else by one each."""
-    for slots in (2, 1):
-        async with ToyServer(slots=slots) as server:
-            service = make(server.url)
-            for name, way in KEPT.items():
-                server.on_chat(raw(way.http(streamed=streamed, answers=slots)))
-                conversation = await service.new_conversations.create(reuse=False)
-                await service.servers.reach(conversation.id)
-                await service.turns.ask_for(conversation.id, AlternativesRequest(2), Question("Say hello"))
-                await service.conversations.wait(conversation.id)
-                first = service.turns.choices(conversation.id)[0]
-                assert (first.text, first.message.reasoning, first.state) == (way.text, way.thought, way.state), name
+    async with ToyServer(slots=slots) as server:
+        service = make(server.url)
+        for name, way in KEPT.items():
+            server.on_chat(raw(way.http(streamed=streamed, answers=slots)))
+            conversation = await service.new_conversations.create(reuse=False)
+            await service.servers.reach(conversation.id)
+            await service.turns.ask_for(conversation.id, AlternativesRequest(2), Question("Say hello"))
+            await service.conversations.wait(conversation.id)
+            first = service.turns.choices(conversation.id)[0]
+            assert (first.text, first.message.reasoning, first.state) == (way.text, way.thought, way.state), name
 
 
 @STREAMED

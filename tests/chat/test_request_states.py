@@ -120,11 +120,14 @@ async def test_a_prompt_that_something_changed_on_its_way_is_played_as_the_templ
     assert type(tracked.request) is ReportedRequest and tracked.request.rendered == rendered
 
 
-async def test_tokens_that_come_when_nobody_waits_for_them_any_more_are_not_played() -> None:
+async def test_tokens_that_come_when_nobody_waits_for_them_any_more_are_not_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The next request is prepared: what began now would never end."""
     talk = Talk()
     talk.server.may.clear()
     first = await talk.sent("One?")
+    monkeypatch.setattr(server_cache, "LOOK_S", 0.0)  # the next one does not wait
     preparing = await talk.prepared("Two?")
     talk.server.may.set()
     late = await state(first, TokenizedRequest)
@@ -136,10 +139,11 @@ async def test_tokens_that_come_when_nobody_waits_for_them_any_more_are_not_play
     assert talk.cache.plays(second) and not talk.cache.plays(first)
 
 
-async def test_what_is_never_sent_is_not_played() -> None:
+async def test_what_is_never_sent_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
     talk = Talk()
     first = await talk.sent("One?")
     await state(first, PredictedRequest)
+    monkeypatch.setattr(server_cache, "LOOK_S", 0.0)  # the next one does not wait
     await talk.prepared("Two?")
     assert talk.cache.plays(first) and talk.cache.simulated.running is None
 
@@ -174,11 +178,14 @@ async def test_figures_that_come_while_another_request_is_played_are_not_its(mon
     assert type(second.request) is ReportedRequest and talk.cache.simulated.predictions == 1
 
 
-async def test_a_request_that_is_over_while_its_template_is_looked_at_is_not_played() -> None:
+async def test_a_request_that_is_over_while_its_template_is_looked_at_is_not_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     talk = Talk(Shape(rewind=Rewind.NOWHERE))
     talk.server.may_begin.clear()
     first = await talk.sent("One?")
     await until(lambda: talk.server.begins == 1)
+    monkeypatch.setattr(server_cache, "LOOK_S", 0.0)  # the next one does not wait
     preparing = await talk.prepared("Two?")
     talk.server.may_begin.set()
     second = talk.cache.sent(preparing)

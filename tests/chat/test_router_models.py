@@ -151,6 +151,7 @@ async def test_a_price_on_a_router_that_is_slow_is_told_with_a_tilde(
     async with router() as server, running(tmp_path, server) as service:
         id = await begun(service, "sea", LONG)
         server.gate.clear()
+        monkeypatch.setattr("kvchat.chat.cache.prices.PRICE_S", 0.1)
         price = await service.prices.exact(id, "regenerate", service.conversations.load(id).path()[-1].id)
         server.gate.set()
         assert not price.exact and server.loads == ["sea"]

@@ -291,7 +291,8 @@ async def test_a_wait_is_given_up_before_an_act_is_begun_anew(windows, server):
     assert server.posts == 2
 
 
-async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_goes_on(windows, server):
+async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_goes_on(windows, server, monkeypatch):
+    monkeypatch.setattr("kvchat.chat.cache.tracker.LOOK_S", 0.1)  # the request of the other one never ends
     one, other, id = windows
     slow = Slow()
     await streaming(one, server, id, "second", slow)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from app_kit import Drive
 
@@ -22,10 +24,14 @@ LOOKED_AT = {
 """What is on the screen."""
 
 
+@pytest.mark.parametrize("names", [LOOKED_AT, pytest.param(KEPT, marks=pytest.mark.slow)], ids=["looked at", "all"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["stream", "document"])
-async def test_the_transcript_shows_the_text_and_how_it_ended(drive: Drive, server: ToyServer, streamed: bool) -> None:
+async def test_the_transcript_shows_the_text_and_how_it_ended(
+    drive: Drive, server: ToyServer, streamed: bool, names: Iterable[str]
+) -> None:
     async with drive() as app:
-        for name, way in KEPT.items():
+        for name in names:
+            way = KEPT[name]
             server.on_chat(raw(way.http(streamed=streamed)))
             await app.grow("Say hello")
             shown = app.chat.transcript.items[-1]
