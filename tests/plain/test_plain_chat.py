@@ -210,7 +210,7 @@ async def test_a_price_is_asked_as_yes_or_no() -> None:
                 said,
             )
             said = await run.type("/system Be brief.", "y")
-            assert said.endswith("System prompt changed. /undo goes back.\n")
+            assert said.endswith("System prompt changed, /undo undoes it.\n")
             assert "\nBe brief.\n" in await run.type("/system")
 
 
@@ -329,6 +329,19 @@ async def test_memory_is_looked_at_and_changed_as_on_the_command_line(own_folder
         assert (await run.type("/memory")).startswith("Memory is on in this conversation.\n")
 
 
+async def test_a_sentence_is_remembered_and_forgotten_by_its_words(own_folders: Path) -> None:
+    async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
+        assert await run.type("/remember") == "What? /remember I prefer metric units.\n"
+        said = await run.type("/remember I take my tea with milk.")
+        assert said == "Remembered: “I take my tea with milk.”, /memory list shows it.\n"
+        await run.type("/remember I take my tea at four.")
+        several = await run.type("/forget tea")
+        assert "with milk" in several and "at four" in several and several.splitlines()[-1].startswith("Which one?")
+        assert (await run.type("/forget milk")).startswith("Forgotten: “I take my tea with milk.”, /memory restore ")
+        assert await run.type("/forget milk") == "No memory has these words.\n"
+        assert await run.type("/memory off") == "Memory is off in this conversation.\n"
+
+
 async def test_a_trunk_is_made_and_begins_a_conversation(own_folders: Path) -> None:
     (own_folders / "a.md").write_text("The lamp is lit at dusk.")
     async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
@@ -435,7 +448,7 @@ async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) 
             assert (await run.type("/tools box", "n")).endswith("Not done.\n")
             said = await run.type("/tools box", "y")
             assert "mcp_box.py\nIt is the MCP server box. It runs as you do" in said
-            assert "Asking box for tools\n" in said
+            assert "Asking box for tools.\n" in said
             assert re.search(r"Tools: box, ~\d+ tokens(, .*)?\. Each call is asked for first\.\n", said)
             await run.type("/tools forget")
             assert "Start this program?" in await run.type("/tools box", "y")

@@ -8,10 +8,11 @@ import pytest
 from screens_kit import Shown, conversation, showing
 from textual.widgets import Input
 
+from kvchat.commands.acts import ExportRequest
 from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import format_of
 from kvchat.transfer.write import suggested_name
-from kvchat.ui.screens.export import ExportRequest, ExportScreen
+from kvchat.ui.screens.export import ExportScreen
 
 TALK = conversation("lighthouse log")
 

@@ -117,6 +117,10 @@ class Trunks:
             raise ChatError(problem, name=one_line(name, 80), names=", ".join(names))
         return Trunk(name, row.id, replace(root, created=row.since))
 
+    async def all(self) -> list[Trunk]:
+        """In the order of their names. Raises ChatError."""
+        return [await self.find(name) for name in self.names()]
+
     async def begin(self, name: str) -> tuple[OpenConversation, list[str]]:
         """A new conversation that begins with a trunk, and the names of the files that have changed since it was made.
         Raises ChatError."""

@@ -124,7 +124,7 @@ def _words(trunk: Trunk, found: Prefilled, seconds: float) -> str:
 
 
 async def _list(session: Session, trunks: Trunks) -> int:
-    found = [await trunks.find(name) for name in trunks.names()]
+    found = await trunks.all()
     changed = {trunk.name: await asyncio.to_thread(trunk.changed) for trunk in found}
 
     table = TextTable(

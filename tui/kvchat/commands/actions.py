@@ -98,8 +98,9 @@ ACTIONS: tuple[Action, ...] = (
             "",
             "New with persona",
             "Begin a new conversation with a persona: its system prompt, model and parameters.",
-            "conversations.new_with_persona",
+            "acts.conversations.new_with_persona",
             "NAME",
+            asks=True,
         ),
         Action(
             "trunk",
@@ -107,8 +108,9 @@ ACTIONS: tuple[Action, ...] = (
             "New with trunk",
             "Begin a new conversation with a trunk: files that are prefilled once for many conversations. add "
             "NAME PATH makes one.",
-            "conversations.new_with_trunk",
+            "acts.conversations.new_with_trunk",
             "NAME",
+            asks=True,
         ),
         Action(
             "next",
@@ -186,8 +188,9 @@ ACTIONS: tuple[Action, ...] = (
             "f4",
             "Export",
             "Write this conversation, or all of them, to a file.",
-            "conversations.export",
+            "acts.conversations.export",
             "FILE",
+            asks=True,
             footer="export",
         ),
         Action("import", "", "Import", "Take in conversations of other programs.", "conversations.take_in", "PATH"),
@@ -221,7 +224,8 @@ ACTIONS: tuple[Action, ...] = (
             "Compact conversation",
             "Replace the older turns by a summary, on a new branch. Shows the cost first; a summary that is "
             "ready is put in place at once.",
-            "compaction.compact",
+            "acts.messages.compact",
+            asks=True,
         ),
         Action(
             "parameters",
@@ -236,16 +240,18 @@ ACTIONS: tuple[Action, ...] = (
             "Tools",
             "Choose what the model may call here: files, documents, web, python, none. Each call is asked for first; "
             "forget takes back what you allowed.",
-            "tools.choose",
+            "acts.options.tools",
             "NAMES",
+            asks=True,
         ),
         Action(
             "system",
             "",
             "System prompt",
             "Change the system prompt, or take one from the library. Shows the cost first.",
-            "options.system_prompt",
+            "acts.options.system",
             "TEXT",
+            asks=True,
         ),
         Action("model", "ctrl+l", "Model and server", "Choose model and server.", "server.choose", "NAME"),
         Action(
@@ -253,8 +259,9 @@ ACTIONS: tuple[Action, ...] = (
             "ctrl+t",
             "Thinking",
             "Turn thinking on or off, or set how much. Shows the cost first.",
-            "options.thinking",
+            "acts.options.thinking",
             "on|off|auto|low|medium|high",
+            asks=True,
         ),
         Action(
             "inspector",
@@ -280,17 +287,27 @@ ACTIONS: tuple[Action, ...] = (
             "f5",
             "Memory",
             "Show memories, what is pending approval and the queue; or switch memory on or off in this conversation.",
-            "memory.run",
+            "acts.memory.run",
             "on|off|now",
+            asks=True,
         ),
-        Action("remember", "", "Remember", "Remember a sentence in every conversation.", "memory.remember", "TEXT"),
+        Action(
+            "remember",
+            "",
+            "Remember",
+            "Remember a sentence in every conversation.",
+            "acts.memory.remember",
+            "TEXT",
+            asks=True,
+        ),
         Action(
             "forget",
             "",
             "Forget",
             "Delete the memory that has these words; if there are several, choose in the list. Undo brings it back.",
-            "memory.forget",
+            "acts.memory.forget",
             "WORDS",
+            asks=True,
         ),
     ),
     *_acts(
@@ -354,14 +371,16 @@ ACTIONS: tuple[Action, ...] = (
             "r",
             "Another answer",
             "Regenerate the answer, on a new branch.",
-            "messages.regenerate",
+            "acts.messages.regenerate",
+            asks=True,
         ),
         Action(
             "transcript.continue",
             "c",
             "Continue answer",
             "Continue an answer that was cut; the cut one stays as a version.",
-            "messages.continue_answer",
+            "acts.messages.continue_answer",
+            asks=True,
             gives_way=True,
         ),
         Action(
@@ -419,13 +438,16 @@ ACTIONS: tuple[Action, ...] = (
     ),
     *_acts(
         "Messages",
-        Action("transcript.fork", "f", "Fork", "Continue from this message in a new conversation.", "messages.fork"),
+        Action(
+            "transcript.fork", "f", "Fork", "Continue from this message in a new conversation.", "acts.messages.fork"
+        ),
         Action(
             "transcript.delete",
             "d",
             "Delete turn",
             "Drop this question and its answer, on a new branch.",
-            "messages.delete_turn",
+            "acts.messages.delete_turn",
+            asks=True,
             slash="drop",
         ),
         Action(

@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     AnswerEnded,
     AnswerProgressed,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.service import ChatService
 
+T = TypeVar("T")
 STATE_S = 3.0
 """Seconds without text before the first state is said."""
 LONGEST_S = 15.0
@@ -85,21 +87,31 @@ class Answers:
             with suppress(asyncio.CancelledError):
                 await states
 
-    async def awaited(self, work: Coroutine[object, object, None], state: Callable[[], str]) -> bool:
-        """Whether `work` was waited for to its end; else the user gave that up, and it goes on by itself. `state`:
-        its state in words, said while it takes long."""
+    async def awaited(self, work: Coroutine[Any, Any, T], state: Callable[[], str] = lambda: "") -> T | None:
+        """What comes of `work`; None: the user no longer waited, and it goes on by itself. `state`: how it is in
+        words, said while it takes long. Raises what `work` does."""
+        found, failed = list[T](), list[ChatError]()
+
+        async def kept() -> None:
+            try:
+                found.append(await work)
+            except ChatError as error:
+                failed.append(error)
+
         self._given_up = asyncio.Event()
         if self.taken_press():
             self._given_up.set()
         given_up = asyncio.create_task(self._given_up.wait())
-        task, said = self._service.core.in_background(work), ""
+        task, said = self._service.core.in_background(kept()), ""
         try:
             while True:
                 done, _ = await asyncio.wait(
                     {task, given_up}, timeout=self._state_seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
-                    return task in done
+                    for error in failed:
+                        raise error
+                    return found[0] if found else None
                 if (words := state()) != said:
                     self._speaker.say(words)
                     said = words

@@ -26,7 +26,6 @@ from kvchat.chat.events import (
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import MentionScope, OutsideError, question_draft
 from kvchat.commands.acts import Acts, Deleted
-from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.context import NOTE, TIME, ContextBlock
@@ -35,11 +34,9 @@ from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat
 from kvchat.text.format import counted, moment, percent
-from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines, summary_offer, summary_ready
-from kvchat.text.problems import ChatProblem
-from kvchat.text.servers import fallback_words, leaving_lines
-from kvchat.text.tools import ASKS, STARTS, program_lines, shown_call, tools_sentence
+from kvchat.text.servers import fallback_words
+from kvchat.text.tools import shown_call
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
@@ -70,8 +67,8 @@ class PlainChat:
         self._current: OpenConversation | None = None
         self.attached: list[ContextBlock] = []
         """What goes with the next message."""
-        self._persona = NOBODY
-        """Whose first message the next question is put into."""
+        self.beginning = ""
+        """What the next message begins with, with its fields."""
         self.unsent = ""
         """What the next prompt begins with: a draft, or what could not be sent."""
         self._draft = Draft()
@@ -106,7 +103,7 @@ class PlainChat:
         """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
         await self.service.drafts.keep()
         self._current = conversation = await self.service.conversations.open(id)
-        self.attached, self._persona, self.unsent, self._draft, self._kept = [], NOBODY, "", Draft(), Draft()
+        self.attached, self.beginning, self.unsent, self._draft, self._kept = [], "", "", Draft(), Draft()
         self.line = None
         draft = self.service.drafts.of(conversation).draft
         if draft.blocks:
@@ -140,29 +137,6 @@ class PlainChat:
         draft = _draft_of(line, self._draft)
         return self.id, replace(unsent, draft=draft.before(self._kept) if draft.text.strip() else self._kept)
 
-    async def begin(self, persona: Persona = NOBODY, tools: Sequence[str] | None = None) -> None:
-        """Open a new conversation. Raises ChatError."""
-        await self.open((await self.service.new_conversations.create(persona=persona, tools=tools)).id)
-        if tools:
-            self.speaker.say(self.tools_sentence())
-        if persona.first_message:
-            self._persona = persona
-            self.speaker.say(f"Your first message will begin with: {one_line(persona.first_message, 200)}")
-
-    def tools_sentence(self) -> str:
-        """Which tools the conversation has, and what they cost."""
-        return tools_sentence(self.conversation.tools, self.service.prices.of_its_tools(self.id))
-
-    async def begin_with_trunk(self, name: str) -> None:
-        """Open a new conversation that begins with a trunk. Raises ChatError."""
-        trunks = self.service.trunks
-        if trunks is None:
-            raise ChatError(ChatProblem.NO_TRUNKS)
-        conversation, changed = await trunks.begin(name)
-        await self.open(conversation.id)
-        if changed:
-            self.speaker.say(changed_words(name, changed))
-
     def messages(self) -> list[Node]:
         """Those of the open branch, without the system prompt."""
         return self.conversation.path()[1:]
@@ -190,21 +164,16 @@ class PlainChat:
         heat = HEAT_NAMES[shown_heat(self.service.tracker.warmth(id))]
         return f"{turns}, {moment(record.updated, self.service.clock())}, {heat}"
 
-    def target(self) -> str | None:
-        """The last message of the open branch; None before there is one."""
-        path = self.messages()
-        return path[-1].id if path else None
-
     # -- sending
 
     async def send(self, typed: Typed) -> None:
         """Send a message, and print its answer."""
-        text = filled(self._persona.first_message, typed.text)
+        text = filled(self.beginning, typed.text)
         self.line, self._draft, self.unsent = typed, _draft_of(typed, self._draft), ""
         whole = Draft(text[: text.find(typed.text)]).then(self._draft)
         question = Question(text, tuple(self.attached), MentionScope(whole.spans))
         if await self._sent(question):
-            self.attached, self._persona, self._draft = [], NOBODY, Draft()
+            self.attached, self.beginning, self._draft = [], "", Draft()
             self._offer_compaction()
         else:
             self.unsent = typed.text
@@ -223,7 +192,7 @@ class PlainChat:
 
     async def _sent(self, question: Question, edited: str | None = None) -> bool:
         """Whether it was sent; where not, why is said."""
-        if not await self.may_leave_this_machine():
+        if not await self.acts.messages.may_leave_this_machine():
             return False
         anyway, turns = False, self.service.turns
         while True:
@@ -274,52 +243,6 @@ class PlainChat:
         """Whether the user agrees to the price of an act; a small one is not asked about."""
         price = await self.service.prices.exact(self.id, act, node, text, options)
         return not price.worth_asking or await self.speaker.agreed(title or TITLES[act], price_lines(price, act))
-
-    async def can_have(self, names: Sequence[str]) -> bool:
-        """Whether these tools can be had: the user agrees to the programs behind them, each asked for once, and waits
-        until they have listed theirs. Raises ChatError."""
-        mcp, failed = self.service.mcp, list[ChatError]()
-        if names:
-            self.service.branches.must_take_tools(self.id)
-        for name, server in mcp.to_agree(names).items():
-            if not await self.speaker.agreed(STARTS, program_lines(name, server.shown)):
-                return False
-            await mcp.agree(server)
-
-        async def listed() -> None:
-            try:
-                await self.service.branches.can_have(self.id, names)
-            except ChatError as error:
-                failed.append(error)
-
-        if asked := ", ".join(mcp.behind(names)):
-            self.speaker.say(ASKS.format(names=asked))
-        is_there = await self.answers.awaited(listed(), lambda: "")
-        for error in failed:
-            raise error
-        return is_there
-
-    async def may_leave_this_machine(self) -> bool:
-        """Whether what is written may go to the server: asked once for every server that is not on this machine."""
-        servers = self.service.servers
-        if servers.info is None and not await self.answers.awaited(
-            servers.connect(), lambda: servers.connection.sentence or "Connecting."
-        ):
-            self.speaker.say("Not done.")
-            return False
-        server, consent = servers.info, servers.consent
-        if server is None or consent.may_send_to(server, self.id):
-            return True
-        goes = consent.destination(server, self.id)
-        agreed = await self.speaker.agreed(
-            "Send, and do not ask again?",
-            leaving_lines(
-                server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(self.id, server)
-            ),
-        )
-        if agreed:
-            await consent.allow_sending_to(server, self.id)
-        return agreed
 
     def _offer_compaction(self) -> None:
         full = percent(self.service.servers.window_share(self.conversation))

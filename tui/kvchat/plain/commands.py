@@ -7,47 +7,32 @@ it instead.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kvchat.chat.conversations.personas import Personas
-from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
-from kvchat.commands.acts import Acts
-from kvchat.commands.command import CommandResult, SlashParser, TextTable
+from kvchat.commands.acts import Acts, meant
 from kvchat.commands.slash import by_slash, no_command, snippets
-from kvchat.commands.trunks import made
-from kvchat.memory.place import index_path
 from kvchat.plain.chat import PlainChat, Typed, said_by
 from kvchat.plain.surface import PlainSurface
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Role
-from kvchat.prompt.offered_tools import GROUPS
 from kvchat.prompt.tags import FAVOURITE, own
 from kvchat.sanitize import one_line
-from kvchat.store.stats import side_work
 from kvchat.text.cache import (
     accuracy,
     figures_sentence,
     prediction,
-    side_work_words,
     totals_words,
     turn_name,
     warmth_words,
 )
 from kvchat.text.format import counted
-from kvchat.text.memory import WHY_OFF
 from kvchat.text.messages import held_reason
 from kvchat.text.options import THINKING, beginning_words, thinking_words
-from kvchat.text.prices import compaction_lines
-from kvchat.text.tools import FORGOTTEN
-from kvchat.transfer import format_by_suffix
-from kvchat.transfer.formats import FileExists
 
 if TYPE_CHECKING:
     from kvchat.config.layers import Layers
@@ -128,21 +113,10 @@ HELP: Mapping[str, str] = {
 
 MISSING: Mapping[str, str] = {
     "search": "What for? /search WORDS",
-    "export": "Where to? /export chat.md; the ending names the format: md, json, jsonl or html.",
     "find": "What? /find WORDS",
-    "remember": "What? /remember I prefer metric units.",
-    "forget": "What? /forget WORDS deletes the memory that has these words.",
     "plain.open": "Which one? /list names the conversations, /open NUMBER opens one.",
 }
 """By action: what is said where nothing follows its command."""
-NO_MESSAGE: Mapping[str, str] = {
-    "transcript.edit": "No message to edit yet.",
-    "transcript.regenerate": "No answer to regenerate yet.",
-    "transcript.continue": "There is no answer to continue yet.",
-    "transcript.fork": "Nothing to fork yet.",
-    "transcript.delete": "No turn to delete yet.",
-}
-"""By action on the last message of the branch: what is said before there is one."""
 
 
 class ListedPlace(Struct, frozen=True):
@@ -167,33 +141,15 @@ class Commands:
         """`editor`: a text as it was left in the user's editor, and with which one. Raises ChatError."""
         self._chat = chat
         self._paths = paths
-        self._personas = Personas(paths.personas, chat.service.options)
-        self._layers = layers
-        chat.acts = Acts(PlainSurface(chat))
+        chat.acts = Acts(PlainSurface(chat, paths, layers))
         self._editor = editor
         self._places: Sequence[ListedPlace] = ()
         self.is_over = False
-        self._on_message: Mapping[str, Callable[[str], Awaitable[object]]] = {
-            "transcript.edit": self._edit,
-            "transcript.regenerate": partial(self._answered, "regenerate"),
-            "transcript.continue": partial(self._answered, "continue"),
-            "transcript.fork": self._fork,
-            "transcript.delete": self._drop,
-        }
         self._with_words: Mapping[str, Callable[[str], Awaitable[object]]] = {
-            "persona": self._persona,
-            "trunk": self._trunk,
             "list": self._list,
             "search": self._search,
-            "export": self._export,
             "find": self._find,
-            "system": self._system,
-            "tools": self._tools,
             "model": self._model,
-            "thinking": self._thinking,
-            "memory": self._memory,
-            "remember": self._remember,
-            "forget": self._forget,
             "transcript.code": self._code,
             "transcript.source": self._source,
             "attach": self._attach,
@@ -201,9 +157,9 @@ class Commands:
             "plain.read": self._read,
         }
         self._alone: Mapping[str, Callable[[], Awaitable[object]]] = {
+            "transcript.edit": self._edit,
             "tree": self._tree,
             "transcript.branches": self._tree,
-            "compact": self._compact,
             "inspector": self._cache,
             "queue": self._queue,
             "editor": self._write_outside,
@@ -215,7 +171,7 @@ class Commands:
     def done_here(self) -> frozenset[str]:
         """The ids of the actions whose commands are carried out."""
         acts = (action.id for action in ACTIONS if action.slash and action.method.startswith("acts."))
-        return frozenset((*acts, *self._on_message, *self._with_words, *self._alone))
+        return frozenset((*acts, *self._with_words, *self._alone))
 
     async def carry_out(self, name: str, argument: str) -> None:
         """Do `/name argument`. Raises ChatError and CommandError."""
@@ -228,9 +184,6 @@ class Commands:
             await (act(argument) if argument and action.argument else act())
         elif id in self._alone:
             await self._alone[id]()
-        elif id in self._on_message:
-            node = self._chat.target()
-            await self._on_message[id](node) if node is not None else self._say(NO_MESSAGE[id])
         elif id in self._with_words and (argument.strip() or id not in MISSING):
             await self._with_words[id](argument)
         else:
@@ -239,45 +192,7 @@ class Commands:
     def _say(self, *sentences: str) -> None:
         self._chat.speaker.say(*sentences)
 
-    def _give(self, outcome: CommandResult) -> None:
-        """Say what a command gives, a row of a table in a line."""
-        for one in (*outcome.words, outcome.failed):
-            rows = one.rows if isinstance(one, TextTable) else [[one]]
-            self._say(*filter(None, (", ".join(one_line(cell) for cell in row if cell) for row in rows)))
-
     # -- conversations
-
-    async def _persona(self, name: str) -> None:
-        if name:
-            persona = self._personas.find(name)
-            self._say(*self._personas.problems(name))
-            await self._chat.begin(persona.below(self._layers().options))
-            return
-        known = self._personas.all()
-        self._say(
-            *(f"{persona.name}{f': {one_line(persona.about, 100)}' if persona.about else ''}" for persona in known)
-        )
-        self._say(
-            "/persona NAME begins a conversation with one."
-            if known
-            else f"There are no personas yet. They are TOML files in {self._personas.folder}."
-        )
-
-    async def _trunk(self, words: str) -> None:
-        trunks, name = self._chat.service.trunks, words
-        if trunks is not None and words.split()[:1] == ["add"]:
-            name, sentence = await made(trunks, words.split()[1:])
-            self._say(sentence)
-        if name:
-            await self._chat.begin_with_trunk(name)
-            return
-        names = trunks.names() if trunks else []
-        self._say(*names)
-        self._say(
-            "/trunk NAME begins a conversation with one."
-            if names
-            else "There are no trunks yet. /trunk add NAME PATH makes one of files."
-        )
 
     async def _list(self, argument: str) -> None:
         known = [record for record in self._chat.service.conversations.shown() if record.turns]
@@ -331,21 +246,6 @@ class Commands:
             self._say(f"{number}. {self._chat.title(hit.title)}, {who}: {snippet}")
         self._say("/open NUMBER goes there." if hits else "Nothing found.")
 
-    async def _export(self, path: str) -> None:
-        target = Path(path)
-        try:
-            done = await self._written(target, overwrite=False)
-        except FileExists as there:
-            if not await self._chat.speaker.agreed("Replace it?", [str(there)]):
-                return
-            done = await self._written(target, overwrite=True)
-        self._say(f"Exported to {done}")
-
-    async def _written(self, target: Path, *, overwrite: bool) -> Path:
-        return await self._chat.service.exports.write(
-            [self._chat.id], format_by_suffix(target), target, overwrite=overwrite
-        )
-
     # -- this conversation
 
     async def _read(self, number: str) -> None:
@@ -386,40 +286,6 @@ class Commands:
             if leaves
             else "There is no message yet."
         )
-
-    async def _compact(self) -> None:
-        compactor = self._chat.service.compactor
-        price = compactor.price(self._chat.id)
-        if await self._chat.speaker.agreed(
-            "Compact this conversation?",
-            compaction_lines(price.plan, price.window, price.summary_seconds, price.read_seconds, "/undo"),
-        ) and (await self._chat.may_leave_this_machine()):
-            await self._chat.attempt(compactor.compact(self._chat.id))
-
-    async def _system(self, text: str) -> None:
-        if not text:
-            self._say("The system prompt of this conversation:")
-            self._chat.speaker.output.line(self._chat.conversation.instructions)
-            self._say("/system TEXT changes it.")
-        elif await self._chat.agreed("system", text=text):
-            await self._chat.service.branches.set_instructions(self._chat.id, text)
-            self._say("System prompt changed. /undo goes back.")
-
-    async def _tools(self, words: str) -> None:
-        service, names = self._chat.service, words.replace(",", " ").split()
-        if not names:
-            self._say(self._chat.tools_sentence())
-            known = ", ".join([*GROUPS, *service.mcp.known()])
-            self._say(f"/tools NAMES changes them: {known}, none. /tools forget takes back what you allowed.")
-        elif names == ["forget"]:
-            await service.tools.forget()
-            await service.mcp.forget()
-            self._say(FORGOTTEN)
-        else:
-            names = [] if names == ["none"] else names
-            if await self._chat.can_have(names) and await self._chat.agreed("tools", text=" ".join(names)):
-                await service.branches.set_tools(self._chat.id, names)
-                self._say(self._chat.tools_sentence())
 
     async def _model(self, name: str) -> None:
         service = self._chat.service
@@ -492,50 +358,12 @@ class Commands:
             *([f"{said[0].upper()}{said[1:]}."] if (said := prediction(last)) else []),
         )
 
-    # -- memory
-
-    async def _memory(self, words: str) -> None:
-        service, id = self._chat.service, self._chat.id
-        extraction, memory = service.extraction, service.memory
-        match words.strip().lower():
-            case "on" | "off" as state:
-                await extraction.set_memory(id, state == "on")
-                self._say(WHY_OFF[memory.why_off(id)])
-            case "now":
-                await extraction.request(id)
-                self._say("Takes notes as soon as no answer is running.")
-            case "":
-                self._say(
-                    WHY_OFF[memory.why_off(id)],
-                    f"{side_work_words(side_work(service.store, service.clock().timestamp()))}.",
-                    "/memory list shows what is remembered. /memory on and off switch it in this conversation.",
-                )
-            case _:
-                from kvchat.commands.memory import MemoryDesk, add_arguments, carried_out
-
-                add_arguments(parser := SlashParser("/memory"))
-                args, index = parser.parse_args(words.split()), index_path(self._paths)
-                self._give(
-                    await memory.with_memories(lambda found: carried_out(MemoryDesk(args, service.store, found, index)))
-                )
-                service.events.tell(MemoriesChanged())
-
-    async def _remember(self, text: str) -> None:
-        await self._chat.service.memory.remember(text, self._chat.id)
-        self._say(f"Remembered: {one_line(text, 200)}")
-
-    async def _forget(self, words: str) -> None:
-        many, gone = await self._chat.service.memory.forget(words)
-        if gone is not None:
-            self._say(f"Forgotten: {one_line(gone.text, 200)}")
-        else:
-            self._say(
-                f"{many:,} memories have these words. Give more of them." if many else "No memory has these words."
-            )
-
     # -- messages
 
-    async def _edit(self, node: str) -> None:
+    async def _edit(self) -> None:
+        if (node := meant(self._chat.conversation, None)) is None:
+            self._say("No message to edit yet.")
+            return
         question, _ = self._chat.conversation.tree.turn_of(node)
         if not await self._chat.agreed("edit", question.id):
             return
@@ -551,19 +379,6 @@ class Commands:
             self._say("Message unchanged.")
         else:
             await self._chat.edit(question.id, text)
-
-    async def _answered(self, act: Literal["regenerate", "continue"], node: str) -> None:
-        turns, id = self._chat.service.turns, self._chat.id
-        if await self._chat.agreed(act, node) and await self._chat.may_leave_this_machine():
-            await self._chat.attempt(turns.regenerate(id, node) if act == "regenerate" else turns.go_on(id, node))
-
-    async def _fork(self, node: str) -> None:
-        await self._chat.acts.conversations.fork(node)
-
-    async def _drop(self, node: str) -> None:
-        if await self._chat.agreed("delete", node):
-            await self._chat.service.branches.delete_turn(self._chat.id, node)
-            self._say("Turn deleted. /undo brings it back.")
 
     async def _code(self, number: str) -> None:
         from markdown_it import MarkdownIt
@@ -613,7 +428,7 @@ class Commands:
         self._say(*(f"{number}. {one_line(item.question.text, 200)}" for number, item in enumerate(items, 1)))
         held = queue.held(id)
         if await self._chat.speaker.agreed("Send them now?", [f"They wait: {held_reason(held)}."] if held else []) and (
-            await self._chat.may_leave_this_machine()
+            await self._chat.acts.messages.may_leave_this_machine()
         ):
             await self._chat.attempt(self._chat.service.turns.send_now(id, items[0].question, queued=items[0].id))
 

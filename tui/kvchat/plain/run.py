@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kvchat import __version__
 from kvchat.chat.errors import ChatError
+from kvchat.commands.acts import REFUSALS
 from kvchat.commands.command import CommandError
 from kvchat.commands.slash import parse
 from kvchat.paths import Paths, last_resorts
@@ -26,10 +27,8 @@ from kvchat.plain.commands import Commands
 from kvchat.plain.lines import Dropped, Lines
 from kvchat.plain.signals import ENDING, INTERRUPT, Signals
 from kvchat.plain.speaker import Output, Speaker
-from kvchat.prompt.tags import TagError
 from kvchat.store import StoreError
 from kvchat.text.problems import ChatProblem, draft_lines, rescued_sentence
-from kvchat.transfer.formats import TransferError
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -85,7 +84,7 @@ class PlainMode:
             await self._open(first)
         except ChatError as error:
             self.speaker.say(str(error))
-            await self.chat.begin()
+            await self.chat.acts.conversations.new()
         self._service.core.in_background(self._service.servers.meet())
         self._service.begin_background()
         self._housekeeping = asyncio.create_task(self._keep_house())
@@ -93,15 +92,15 @@ class PlainMode:
     async def _open(self, first: First) -> None:
         conversations = self._service.conversations
         if first.persona:
-            await self.commands.carry_out("persona", first.persona)
+            await self.chat.acts.conversations.new_with_persona(first.persona)
         elif first.trunk:
-            await self.chat.begin_with_trunk(first.trunk)
+            await self.chat.acts.conversations.new_with_trunk(first.trunk)
         elif first.conversation:
             await self.chat.open(conversations.find(first.conversation).id)
         elif first.continues and (latest := conversations.to_continue()) is not None:
             await self.chat.open(latest.id)
         else:
-            await self.chat.begin()
+            await self.chat.acts.conversations.new()
 
     async def take(self, typed: Typed) -> None:
         """Do what was typed: a command, or a message that is sent; nothing is said of an empty line."""
@@ -117,7 +116,7 @@ class PlainMode:
                 await self.chat.send(Typed(text, typed.is_pasted))
             else:
                 self.dropped()
-        except (ChatError, CommandError, StoreError, TagError, TransferError) as error:
+        except (*REFUSALS, CommandError, StoreError) as error:
             self.speaker.say(str(error))
         self.speaker.say_what_waits()
 

@@ -234,9 +234,9 @@ class KvchatApp(App[int]):
     async def _open_first(self, screen: ChatScreen) -> None:
         try:
             if self._persona:
-                await screen.conversations.begin_as(self._persona)
+                await screen.acts.conversations.new_with_persona(self._persona)
             elif self._trunk:
-                await screen.conversations.begin_with_trunk(self._trunk)
+                await screen.acts.conversations.new_with_trunk(self._trunk)
             else:
                 await screen.conversations.open(await self._first_conversation())
         except ChatError as error:

@@ -181,20 +181,20 @@ class ChatScreen(Screen[None]):
         self.costs = costs = CostQuestions(workspace)
         self.empty = empty = EmptyConversation(workspace)
         self.server = server = ServerController(workspace, costs, empty)
-        self.compaction = compaction = CompactionController(workspace, server)
+        self.compaction = compaction = CompactionController(workspace)
         self.context = context = ContextController(workspace)
         self.sending = sending = SendingController(
-            workspace, service, server, context, compaction, self.transcript, self.composer, self.status
+            workspace, service, context, compaction, self.transcript, self.composer, self.status
         )
         self.queue = queue = QueueController(workspace, sending)
         self.documents = documents = DocumentController(workspace)
         self.panel = panel = CachePanelController(workspace)
         self.view = view = ConversationView(workspace, server, compaction, sending, documents, empty, panel, queue)
-        self.conversations = ConversationController(workspace, view, sending, context, personas)
-        self.acts = workspace.acts = Acts(ScreenSurface(workspace, self.conversations, self.transcript, self.composer))
-        self.messages = MessageController(workspace, costs, server, sending)
-        self.options = OptionController(workspace, costs, personas)
+        self.conversations = ConversationController(workspace, view, sending, context)
+        self.messages = MessageController(workspace, costs, sending)
+        self.options = OptionController(workspace)
         self.memory = MemoryController(workspace, self.conversations)
+        self.acts = workspace.acts = Acts(ScreenSurface(workspace, personas, costs, self.conversations, self.memory))
         self.composer.commands.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         service.tools.can_ask = True
@@ -210,13 +210,13 @@ class ChatScreen(Screen[None]):
     def alternatives(self) -> AlternativesController:
         from kvchat.ui.controllers.alternatives import AlternativesController
 
-        return AlternativesController(self.workspace, self.costs, self.server, self.sending)
+        return AlternativesController(self.workspace, self.costs, self.sending)
 
     @cached_property
     def tools(self) -> ToolController:
         from kvchat.ui.controllers.tools import ToolController
 
-        return ToolController(self.workspace, self.costs)
+        return ToolController(self.workspace)
 
     @cached_property
     def settings(self) -> SettingsController:

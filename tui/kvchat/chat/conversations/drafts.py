@@ -17,6 +17,8 @@ from kvchat.chat.core import Core
 from kvchat.prompt.drafts import Unsent, unsent_in
 from kvchat.store.conversations import SYSTEM_TYPED as SYSTEM_TYPED
 
+MEMORY_TYPED = "typed.memory "
+"""The key of what is typed as a memory, in front of the id of the one that it is the edit of."""
 LONGEST_S = 1.5
 """After a key; the write comes on top."""
 

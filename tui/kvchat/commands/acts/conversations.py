@@ -1,19 +1,28 @@
-"""Acts on whole conversations: begin, walk, name, tag, keep, delete, and undo."""
+"""Acts on whole conversations: begin, walk, name, tag, keep, fork, delete, export, and undo."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kvchat.chat.errors import ChatError
+from kvchat.commands.acts.options import tools_of
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, written_tags
 from kvchat.sanitize import one_line
+from kvchat.text.format import count, counted
 from kvchat.text.imports import undone
+from kvchat.text.options import changed_words
+from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import KEPT, KEPT_HERE, RELEASED
-from kvchat.text.tools import tools_sentence
+from kvchat.transfer import format_by_suffix
+from kvchat.transfer.formats import FileExists
 
 if TYPE_CHECKING:
+    from kvchat.chat.trunks import Trunks
     from kvchat.commands.acts.surface import Surface
 
 
@@ -54,6 +63,18 @@ class LastAct(Struct, frozen=True):
     """The last message of its branch."""
 
 
+class ExportRequest(Struct, frozen=True):
+    """What to export and where to."""
+
+    format: str
+    """A key of `FORMATS`."""
+    path: Path
+    all_branches: bool = False
+    all_conversations: bool = False
+    overwrite: bool = False
+    """The user agreed to replace the existing file."""
+
+
 class ConversationActs:
     """Acts on the open conversation, or on another one by its id."""
 
@@ -68,8 +89,46 @@ class ConversationActs:
         names = tools.replace(",", " ").split() or None
         await self._surface.open((await self._service.new_conversations.create(tools=names)).id)
         if names:
-            conversation = self._surface.conversation
-            self._surface.say(tools_sentence(conversation.tools, self._service.prices.of_its_tools(conversation.id)))
+            self._surface.say(tools_of(self._surface))
+
+    async def new_with_persona(self, name: str = "") -> None:
+        """Begin a new conversation as a persona has it. Raises ChatError."""
+        if not (name := name or await self._surface.pick("persona") or ""):
+            return
+        personas = self._surface.personas
+        persona = personas.find(name).below(self._surface.layers().options)
+        for problem in personas.problems(name):
+            self._surface.say(problem, warning=True)
+        await self._surface.open((await self._service.new_conversations.create(persona=persona)).id)
+        if persona.first_message:
+            self._surface.begin_message(persona.first_message)
+
+    async def new_with_trunk(self, words: str = "") -> None:
+        """Begin a new conversation with a trunk: one that is there, or `add NAME PATH ...`. Raises ChatError."""
+        trunks = self._service.trunks
+        if trunks is None:
+            raise ChatError(ChatProblem.NO_TRUNKS)
+        added = words.split()
+        if added[:1] == ["add"]:
+            words = await self._add_trunk(trunks, added[1:])
+        if not (name := words or await self._surface.pick("trunk") or ""):
+            return
+        conversation, changed = await trunks.begin(name)
+        await self._surface.open(conversation.id)
+        if changed:
+            self._surface.say(changed_words(name, changed), warning=True)
+
+    async def _add_trunk(self, trunks: Trunks, words: Sequence[str]) -> str:
+        """Make a trunk of `NAME PATH ...`, prefilled in spare time; its name."""
+        if len(words) < 2:
+            raise ChatError(ChatProblem.TRUNK_SYNTAX)
+        name, *paths = words
+        trunk, found = await trunks.add(name, paths)
+        await trunks.prefill_soon(name)
+        left_out = f", {count(len(found.skipped))} left out" if found.skipped else ""
+        files = counted(len(trunk.files), "file")
+        self._surface.say(f"{name}: {files}{left_out}. It is prefilled while nothing else uses the server.")
+        return name
 
     async def next(self) -> None:
         await self._step(1, "This is the last conversation of the list")
@@ -159,6 +218,28 @@ class ConversationActs:
             await self._surface.open(left[min(at, len(left) - 1)].id)
         else:
             await self.new()
+
+    async def export(self, path: str = "") -> None:
+        """Write the open conversation to a file, in the format of its ending. Raises ChatError and TransferError."""
+        if path:
+            target = Path(path)
+            await self.write(ExportRequest(format_by_suffix(target), target))
+        else:
+            await self._surface.pick("export")
+
+    async def write(self, request: ExportRequest) -> None:
+        """As `export`; asks before a file is replaced."""
+        every = [one.id for one in self._conversations.all() if one.turns]
+        ids = every if request.all_conversations else [self._surface.conversation.id]
+        try:
+            done = await self._service.exports.write(
+                ids, request.format, request.path, all_branches=request.all_branches, overwrite=request.overwrite
+            )
+        except FileExists as there:
+            if await self._surface.agreed("Replace it?", [str(there)], "Replace"):
+                await self.write(replace(request, overwrite=True))
+            return
+        self._surface.say(f"Exported to {done}")
 
     # -- undo
 

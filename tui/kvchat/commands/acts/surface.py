@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from kvchat.chat.errors import ChatError
+from kvchat.prompt.tags import TagError
+from kvchat.transfer.formats import TransferError
 
 if TYPE_CHECKING:
+    from kvchat.cache import Act
     from kvchat.chat.conversations.live import OpenConversation
+    from kvchat.chat.conversations.personas import Personas
     from kvchat.chat.service import ChatService
+    from kvchat.config.layers import Layers
+
+T = TypeVar("T")
+REFUSALS = (ChatError, TagError, TransferError)
+"""What an act raises that cannot be done: the surface says it."""
 
 
 class Surface(Protocol):
-    """Says, asks and shows. What cannot be done is raised to the surface, which says why."""
+    """Says, asks and shows."""
 
     @property
     def service(self) -> ChatService: ...
+
+    @property
+    def personas(self) -> Personas: ...
+
+    def layers(self) -> Layers:
+        """The settings as they are now, with where each comes from."""
+        ...
 
     @property
     def conversation(self) -> OpenConversation:
@@ -22,24 +41,61 @@ class Surface(Protocol):
 
     @property
     def marked(self) -> str | None:
-        """The message of the open conversation that the user marked, if any."""
+        """The message that the user marked, if any."""
         ...
 
     def say(self, sentence: str, *, warning: bool = False, shown: bool = False) -> None:
-        """Say a sentence, its last period left out where it ends in none. `shown`: a screen shows it by itself."""
+        """Say a sentence, with or without a period at its end. `shown`: a screen shows it by itself."""
         ...
 
     def way_to(self, action: str) -> str:
         """How the user does an action here: its key, or its slash command."""
         ...
 
+    async def pick(self, action: str, about: str = "") -> str | None:
+        """Have the user choose what could have been written behind the slash command of an action; None: they did not,
+        or the choices were listed. `about`: the conversation, or what was written. Raises what an act does."""
+        ...
+
+    async def agreed(
+        self, title: str, lines: Sequence[str], yes: str, no: str = "Cancel", *, unasked: bool = False
+    ) -> bool:
+        """Whether the user agrees. `yes`, `no`: the two answers; `unasked`: no key asked for it."""
+        ...
+
+    async def decided(
+        self,
+        act: Act,
+        node: str | None = None,
+        *,
+        title: str = "",
+        text: str = "",
+        instead: str = "",
+        options: Mapping[str, object] | None = None,
+    ) -> Literal["go", "instead"] | None:
+        """Whether the user agrees to the price of an act, asked only where it is worth it; or begins a message with
+        `instead`, where that is cheaper. `text`, `options`: what the act changes to."""
+        ...
+
+    async def waited(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What comes of work that takes time; None: the user gave it up. Raises what it does."""
+        ...
+
+    async def connected(self) -> bool:
+        """Whether it is known where a message of the open conversation would go, as far as that must be known before
+        it is sent; else the user gave it up."""
+        ...
+
+    async def attempt(self, act: Awaitable[object]) -> None:
+        """Do what an answer comes of, which is shown. Raises ChatError."""
+        ...
+
     async def open(self, id: str, node: str | None = None) -> None:
         """Show a conversation, at a message if one is given. Raises ChatError."""
         ...
 
-    async def pick(self, action: str, about: str = "") -> str | None:
-        """Have the user choose what could have been written behind the slash command of an action; None: they did not,
-        or the choices were listed. `about`: the conversation, or what was written."""
+    def begin_message(self, text: str) -> None:
+        """Have the next message begin with a text, whose fields the user fills in."""
         ...
 
     def act_done(self) -> None:

@@ -13,21 +13,17 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 if TYPE_CHECKING:
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.sending import SendingController
-    from kvchat.ui.controllers.server import ServerController
 
 
 class AlternativesController:
     """Asks for several answers, and has one chosen."""
 
-    def __init__(
-        self, workspace: Workspace, costs: CostQuestions, server: ServerController, sending: SendingController
-    ) -> None:
+    def __init__(self, workspace: Workspace, costs: CostQuestions, sending: SendingController) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._service = service
         self._turns = service.turns
         self._costs = costs
-        self._server = server
         self._sending = sending
         self._composer = screen.composer
         self._transcript = screen.transcript
@@ -82,7 +78,7 @@ class AlternativesController:
             await self._costs.agreed_to(
                 prices.of_several(id, wanted, None, node), "alternatives", self._words(wanted), node
             )
-            and await self._server.may_leave_this_machine()
+            and await workspace.acts.messages.may_leave_this_machine()
             and await workspace.attempt(self._turns.ask_again_for(id, wanted, node))
         )
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import Role, State
 from kvchat.text.format import counted, percent
 from kvchat.text.prices import summary_offer, summary_ready
@@ -23,19 +22,17 @@ from kvchat.ui.widgets.statusline import live_of
 if TYPE_CHECKING:
     from kvchat.chat.compactor import RunningCompaction
     from kvchat.chat.conversations.live import LiveAnswer
-    from kvchat.ui.controllers.server import ServerController
 
 
 class CompactionController:
     """Offers to compact the open conversation, and shows a summary while it is written."""
 
-    def __init__(self, workspace: Workspace, server: ServerController) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._service = service
         self._servers = service.servers
         self._speeds = service.speeds
-        self._server = server
         self._transcript = screen.transcript
         self._status = screen.status
         self._offered = ""
@@ -43,23 +40,8 @@ class CompactionController:
 
     @in_worker("dialog")
     async def compact(self) -> None:
-        from kvchat.text.prices import compaction_lines
-
-        workspace, id = self.workspace, self.workspace.conversation.id
-        try:
-            price = self._service.compactor.price(id)
-        except ChatError as error:
-            workspace.say(str(error))
-            return
-        lines = compaction_lines(
-            price.plan, price.window, price.summary_seconds, price.read_seconds, workspace.key_of("undo")
-        )
-        choices = [("y", "Compact", True), ("n", "Cancel", False)]
-        agreed = await workspace.choose("Compact this conversation?", lines, choices)
-        if agreed and await self._server.may_leave_this_machine():
-            self._transcript.follow()
-            if await workspace.attempt(self._service.compactor.compact(id)) and workspace.shows(id):
-                self._transcript.follow()
+        """For a message that was too long."""
+        await self.workspace.attempt(self.workspace.acts.messages.compact())
 
     def offer_words(self) -> str:
         """A few words for the status line while the window of the open conversation is nearly full."""

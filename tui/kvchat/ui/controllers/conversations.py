@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.commands.acts import Imported
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE
 from kvchat.text.messages import queued_words
-from kvchat.text.options import changed_words
-from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import kept_short
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.conversations.personas import Personas
-    from kvchat.chat.trunks import Trunks
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.view import ConversationView
@@ -32,11 +26,9 @@ class ConversationController:
         view: ConversationView,
         sending: SendingController,
         context: ContextController,
-        personas: Personas,
     ) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
-        self._personas = personas
         self._service = service
         self._conversations = service.conversations
         self._branches = service.branches
@@ -70,65 +62,6 @@ class ConversationController:
         if node is not None:
             self._transcript.select(node)
         self._composer.focus()
-
-    @in_worker("dialog")
-    async def new_with_persona(self, name: str = "") -> None:
-        from kvchat.ui.screens.beginnings import persona_screen
-
-        if not name:
-            chosen = await self.workspace.ask(persona_screen(self._personas.all(), str(self._personas.folder)))
-            if chosen is None:
-                return
-            name = chosen
-        await self.workspace.attempt(self.begin_as(name))
-
-    async def begin_as(self, name: str) -> None:
-        """Open a new conversation with a persona; the composer holds the beginning of its first message. Raises
-        ChatError."""
-        persona = self._personas.find(name).below(self.workspace.host.layers().options)
-        for problem in self._personas.problems(name):
-            self.workspace.say(problem, "warning")
-        await self.open((await self._service.new_conversations.create(persona=persona)).id)
-        if persona.first_message:
-            self._composer.fill(persona.first_message)
-
-    @in_worker("dialog")
-    async def new_with_trunk(self, words: str = "") -> None:
-        if self._service.trunks is None:
-            self.workspace.say(ChatProblem.NO_TRUNKS, "warning")
-            return
-        await self.workspace.attempt(self._begin_with_trunk(self._service.trunks, words.split()))
-
-    async def _begin_with_trunk(self, trunks: Trunks, words: list[str]) -> None:
-        name: str | None
-        if words[:1] == ["add"]:
-            from kvchat.commands.trunks import made
-
-            name, sentence = await made(trunks, words[1:])
-            self.workspace.say(sentence)
-        else:
-            name = words[0] if words else await self._chosen_trunk(trunks)
-        if name:
-            await self.begin_with_trunk(name)
-
-    async def _chosen_trunk(self, trunks: Trunks) -> str | None:
-        from kvchat.ui.screens.beginnings import trunk_screen
-
-        with self.workspace.key_queue.coming() as dialog:
-            found = [await trunks.find(name) for name in trunks.names()]
-        if dialog.is_given_up:
-            return None
-        return await self.workspace.ask(trunk_screen(found))
-
-    async def begin_with_trunk(self, name: str) -> None:
-        """Open a new conversation that begins with a trunk. Raises ChatError."""
-        trunks = self._service.trunks
-        if trunks is None:
-            raise ChatError(ChatProblem.NO_TRUNKS)
-        conversation, changed = await trunks.begin(name)
-        await self.open(conversation.id)
-        if changed:
-            self.workspace.say(changed_words(name, changed), "warning")
 
     @in_worker("dialog")
     async def pick(self) -> None:
@@ -187,37 +120,20 @@ class ConversationController:
         """The tags that conversations have, by name."""
         return sorted({tag for one in self._conversations.all() for tag in one.tags})
 
-    @in_worker("dialog")
-    async def export(self, path: str = "") -> None:
-        from kvchat.transfer import format_by_suffix
-        from kvchat.transfer.formats import TransferError
-        from kvchat.ui.screens.export import ExportRequest, ExportScreen
+    async def export(self) -> None:
+        """Ask what to export and where to, and write it. Raises ChatError and TransferError."""
+        from kvchat.ui.screens.export import ExportScreen
 
         conversation = self.workspace.conversation
-        written = [c for c in self._conversations.all() if c.turns]
-        request: ExportRequest | None
-        if path:
-            target = Path(path)
-            request = ExportRequest(format_by_suffix(target), target)
-        else:
-            request = await self.workspace.ask(
-                ExportScreen(
-                    conversation.record if conversation.record.turns else None,
-                    conversations=len(written),
-                    branches=len(conversation.tree.leaves()),
-                )
+        request = await self.workspace.ask(
+            ExportScreen(
+                conversation.record if conversation.record.turns else None,
+                conversations=sum(bool(one.turns) for one in self._conversations.all()),
+                branches=len(conversation.tree.leaves()),
             )
-        if request is None:
-            return
-        ids = [c.id for c in written] if request.all_conversations else [conversation.id]
-        try:
-            done = await self._service.exports.write(
-                ids, request.format, request.path, all_branches=request.all_branches, overwrite=request.overwrite
-            )
-        except TransferError as error:
-            self.workspace.say(str(error), "error")
-        else:
-            self.workspace.say(f"Exported to {done}")
+        )
+        if request is not None:
+            await self.workspace.acts.conversations.write(request)
 
     @in_worker("dialog")
     async def take_in(self, path: str = "") -> None:
@@ -270,7 +186,7 @@ class ConversationController:
                 await workspace.attempt(acts.tag(id=id))
             case "export":
                 await self.open(id)
-                self.export()
+                await workspace.attempt(acts.export())
                 return True
             case "delete":
                 await workspace.attempt(acts.delete(id))

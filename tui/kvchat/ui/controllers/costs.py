@@ -93,11 +93,6 @@ class CostQuestions:
         asked = prices.exact(id, act, node, text, options)
         return await self._decided(asked, act, node, title=title, instead=instead, fork=fork)
 
-    async def agreed_to_tools(self, names: Sequence[str]) -> bool:
-        """Whether the user agrees to what other tools cost in this conversation; an empty one holds nothing yet."""
-        is_empty = not self._workspace.conversation.record.turns
-        return is_empty or await self.decided("tools", text=" ".join(names)) == "go"
-
     async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str], node: str | None = None) -> bool:
         """Whether the user agrees to this price of an act on the turn of `node`; `words` are shown with it."""
         return await self._decided(price, act, node, words=words) == "go"

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.sanitize import one_line
-from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
     from kvchat.chat.events import MemoriesNoted
@@ -31,28 +30,7 @@ class MemoryController:
         self._pending: tuple[str, ...] = ()
         """The ids of those pending approval."""
 
-    async def run(self, argument: str = "") -> None:
-        """The memory; or on, off: for this conversation; or now: go through it."""
-        match argument.strip().lower():
-            case "":
-                self._open()
-            case "on" | "off" as state:
-                await self._switch(state == "on")
-            case "now":
-                if await self.workspace.attempt(self._service.extraction.request(self.workspace.conversation.id)):
-                    self.workspace.say("Takes notes as soon as no answer is running")
-            case _:
-                self._open(query=argument)
-
-    async def _switch(self, on: bool) -> None:
-        from kvchat.text.memory import WHY_OFF
-
-        id = self.workspace.conversation.id
-        if await self.workspace.attempt(self._service.extraction.set_memory(id, on)):
-            self.workspace.say(WHY_OFF[self._memory.why_off(id)])
-
-    @in_worker("dialog")
-    async def _open(self, *, query: str = "", add: bool = False) -> None:
+    async def open(self, *, query: str = "", add: bool = False) -> None:
         """The memory screen; then the message that the user wants to see, if any."""
         from kvchat.ui.screens.manager import ManagerScreen
         from kvchat.ui.screens.memory.source import MemorySource
@@ -78,35 +56,6 @@ class MemoryController:
             return
         self._pending = tuple(waiting)
         self._status.set_memory(noted_words(len(self._noted), len(waiting)), self.workspace.key_of("memory"))
-
-    async def remember(self, text: str = "") -> None:
-        """Add what is given; without words, ask for them."""
-        if not text.strip():
-            self._open(add=True)
-        elif await self.workspace.attempt(self._memory.remember(text, self.workspace.conversation.id)):
-            self.workspace.say(f"Remembered: “{one_line(text, 36)}” · {self.workspace.key_of('memory')} shows it")
-        else:
-            from kvchat.ui.screens.memory.editor import TYPED
-
-            self._service.drafts.leave(TYPED, text)
-
-    async def forget(self, words: str = "") -> None:
-        """Delete the one memory that has these words; where there are several, show them."""
-        if not words.strip():
-            self._open()
-            return
-        try:
-            many, gone = await self._memory.forget(words)
-        except ChatError as error:
-            self.workspace.say(str(error), "warning")
-            return
-        if gone is not None:
-            keys = f"{self.workspace.key_of('memory')}, {self.workspace.key_of('memory.undo')}"
-            self.workspace.say(f"Forgotten: “{one_line(gone.text, 30)}” · {keys} brings it back")
-        elif many:
-            self._open(query=words)
-        else:
-            self.workspace.say("No memory has these words")
 
     # -- what the service tells
 

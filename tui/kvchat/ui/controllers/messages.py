@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kvchat.commands.acts import number_of
 from kvchat.prompt.message import Node, Role
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem, as_text
@@ -13,7 +14,6 @@ from kvchat.ui.terminal.clipboard import copy
 if TYPE_CHECKING:
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.sending import SendingController
-    from kvchat.ui.controllers.server import ServerController
 
 
 class MessageController:
@@ -23,16 +23,13 @@ class MessageController:
         self,
         workspace: Workspace,
         costs: CostQuestions,
-        server: ServerController,
         sending: SendingController,
     ) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._branches = service.branches
-        self._turns = service.turns
         self._tracker = service.tracker
         self._costs = costs
-        self._server = server
         self._sending = sending
         self._transcript = screen.transcript
         self._composer = screen.composer
@@ -54,7 +51,7 @@ class MessageController:
     @in_worker("dialog")
     async def _ask_edit(self, question: Node) -> None:
         conversation = self.workspace.conversation
-        number = self._number_of(question)
+        number = number_of(conversation, question)
         decision = await self._costs.decided(
             "edit", question.id, title=f"Edit message {number}?", instead=True, fork=True
         )
@@ -66,60 +63,7 @@ class MessageController:
             case "instead":
                 self._composer.begin(f"Correction to my message {number}: ")
             case "fork":
-                await self.fork(question.id)
-
-    def _number_of(self, question: Node) -> int:
-        """Which of the user's messages on its branch it is, from 1."""
-        return sum(n.role is Role.USER for n in self.workspace.conversation.tree.path(question.id))
-
-    @in_worker("dialog")
-    async def regenerate(self) -> None:
-        node = self.workspace.target()
-        if node is None:
-            self.workspace.say("No answer to regenerate yet")
-        elif (
-            await self._costs.agreed("regenerate", node)
-            and await self._server.may_leave_this_machine()
-            and await self.workspace.attempt(self._turns.regenerate(self.workspace.conversation.id, node))
-        ):
-            self._transcript.follow()
-
-    @in_worker("dialog")
-    async def continue_answer(self) -> None:
-        """Go on with the cut answer that is selected, else with the last one."""
-        workspace = self.workspace
-        node = workspace.cut_answer()
-        if node is None:
-            workspace.say("There is no answer to continue yet.")
-        elif (
-            await self._costs.agreed("continue", node)
-            and await self._server.may_leave_this_machine()
-            and await workspace.attempt(self._turns.go_on(workspace.conversation.id, node))
-        ):
-            self._transcript.follow()
-
-    @in_worker("dialog")
-    async def delete_turn(self) -> None:
-        workspace = self.workspace
-        node = workspace.target()
-        if node is None:
-            workspace.say("No turn to delete yet")
-            return
-        decision = await self._costs.decided("delete", node, instead=True)
-        if decision == "instead":
-            question, _ = workspace.conversation.tree.turn_of(node)
-            self._composer.begin(f"Disregard my message {self._number_of(question)} and its answer.")
-        elif decision == "go" and await workspace.attempt(self._branches.delete_turn(workspace.conversation.id, node)):
-            self._composer.act_done()
-            workspace.say(f"Turn deleted · {workspace.key_of('undo')} brings it back")
-
-    async def fork(self, node: str | None = None) -> None:
-        """Fork from `node`, else from the message that is meant."""
-        node = node or self.workspace.target()
-        if node is None:
-            self.workspace.say("Nothing to fork yet")
-            return
-        await self.workspace.attempt(self.workspace.acts.conversations.fork(node))
+                await self._fork(question.id)
 
     @in_worker("dialog")
     async def tree(self, node: str | None = None) -> None:
@@ -140,7 +84,10 @@ class MessageController:
                 await self.workspace.attempt(self._branches.select(conversation.id, id))
                 self._transcript.select(id)
             case ("fork", str(id)):
-                await self.fork(id)
+                await self._fork(id)
+
+    async def _fork(self, node: str) -> None:
+        await self.workspace.attempt(self.workspace.acts.conversations.fork(node))
 
     async def show_sibling(self, step: int) -> None:
         """Go to the version of the message that is `step` away."""

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from kvchat.commands.editor import OutsideText
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
-    from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.screens.confirm import Choice
     from kvchat.ui.widgets.statusline import StatusLine
     from kvchat.ui.widgets.transcript.widget import Transcript
@@ -69,7 +68,6 @@ class SendingController:
         self,
         workspace: Workspace,
         service: ChatService,
-        server: ServerController,
         context: ContextController,
         compaction: CompactionController,
         transcript: Transcript,
@@ -82,7 +80,6 @@ class SendingController:
         self._drafts = service.drafts
         self._turns = service.turns
         self._queue = service.queue
-        self._server = server
         self._context = context
         self._compaction = compaction
         self._transcript = transcript
@@ -208,7 +205,7 @@ class SendingController:
         self._service.warm_up.sent.add(sending.id)
         try:
             sent = (
-                await self._server.may_leave_this_machine()
+                await self.workspace.acts.messages.may_leave_this_machine()
                 and await self.workspace.attempt(self._sent(sending))
                 and not isinstance(sending.phase, Returning)
             )

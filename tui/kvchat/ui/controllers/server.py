@@ -13,7 +13,7 @@ from kvchat.chat.server.connection_state import Connection, EngineEnded, Failed
 from kvchat.text.cache import cost_words, roughly_known, to_prefill
 from kvchat.text.engine import fetch_words
 from kvchat.text.format import counted, short_count, size
-from kvchat.text.servers import fallback_words, leaving_lines, place_words
+from kvchat.text.servers import fallback_words, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.progress import offline_row
 from kvchat.ui.render.rows import Span
@@ -277,27 +277,6 @@ class ServerController:
         if decision == "move":
             await self._service.chooser.use(id, name)
         return decision != "list"
-
-    # -- another machine
-
-    async def may_leave_this_machine(self) -> bool:
-        """Whether what is written may go to the server: asked once for every server that is not on this machine. Only
-        in a worker."""
-        id, consent = self.workspace.conversation.id, self._servers.consent
-        if not self._servers.may_meet(id):
-            await self._servers.connect(id)  # it was not connected to ahead
-        server = self._servers.info
-        if server is None or consent.may_send_to(server, id):
-            return True
-        goes = consent.destination(server, id)
-        lines = leaving_lines(
-            server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(id, server)
-        )
-        choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
-        if not await self.workspace.choose("Send to another machine?", lines, choices, unasked=True):
-            return False
-        await consent.allow_sending_to(server, id)
-        return True
 
 
 def _moving_words(cost: Price) -> str:

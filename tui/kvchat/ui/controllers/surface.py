@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kvchat.chat.conversations.drafts import SYSTEM_TYPED
 from kvchat.commands.actions import BY_ID
+from kvchat.sanitize import one_line
+from kvchat.text.tools import TOOL_GROUPS
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
+    from kvchat.cache import Act
     from kvchat.chat.conversations.live import OpenConversation
+    from kvchat.chat.conversations.personas import Personas
     from kvchat.chat.service import ChatService
+    from kvchat.config.layers import Layers
     from kvchat.ui.controllers.conversations import ConversationController
-    from kvchat.ui.widgets.composer.widget import Composer
-    from kvchat.ui.widgets.transcript.widget import Transcript
+    from kvchat.ui.controllers.costs import CostQuestions
+    from kvchat.ui.controllers.memory import MemoryController
+
+
+T = TypeVar("T")
 
 
 class ScreenSurface:
@@ -21,18 +31,25 @@ class ScreenSurface:
     def __init__(
         self,
         workspace: Workspace,
+        personas: Personas,
+        costs: CostQuestions,
         conversations: ConversationController,
-        transcript: Transcript,
-        composer: Composer,
+        memory: MemoryController,
     ) -> None:
+        self.personas = personas
+        self._costs = costs
+        self._memory = memory
         self._workspace = workspace
         self._conversations = conversations
-        self._transcript = transcript
-        self._composer = composer
+        self._transcript = workspace.screen.transcript
+        self._composer = workspace.screen.composer
 
     @property
     def service(self) -> ChatService:
         return self._workspace.service
+
+    def layers(self) -> Layers:
+        return self._workspace.host.layers()
 
     @property
     def conversation(self) -> OpenConversation:
@@ -47,7 +64,8 @@ class ScreenSurface:
             self._workspace.say(sentence, "warning" if warning else "information")
 
     def way_to(self, action: str) -> str:
-        return self._workspace.key_of(action) or f"/{BY_ID[action].slash}"
+        keys = ["memory", action] if action.startswith("memory.") else [action]
+        return ", ".join(self._workspace.key_of(id) or f"/{BY_ID[id].slash}" for id in keys)
 
     async def open(self, id: str, node: str | None = None) -> None:
         """The one that is open shows what changed by itself, and what is being written there stays."""
@@ -55,8 +73,71 @@ class ScreenSurface:
             await self._conversations.open(id, node)
 
     async def pick(self, action: str, about: str = "") -> str | None:
-        picks = {"rename": self._title, "tag": self._tags}
-        return await picks[action](about)
+        picks: Mapping[str, Callable[[str], Awaitable[str | None]]] = {
+            "rename": self._title,
+            "tag": self._tags,
+            "persona": self._persona,
+            "trunk": self._trunk,
+            "tools": self._tools,
+            "system": self._system,
+        }
+        match action:
+            case "export":
+                await self._conversations.export()
+            case "memory" | "forget":
+                await self._memory.open(query=about)
+            case "remember":
+                await self._memory.open(add=True)
+            case _:
+                return await picks[action](about)
+        return None
+
+    async def agreed(
+        self, title: str, lines: Sequence[str], yes: str, no: str = "Cancel", *, unasked: bool = False
+    ) -> bool:
+        choices = [("y", yes, True), ("n", no, False)]
+        return bool(
+            await self._workspace.choose(title, lines, choices, unasked=unasked, gist=lines[0] if unasked else "")
+        )
+
+    async def decided(
+        self,
+        act: Act,
+        node: str | None = None,
+        *,
+        title: str = "",
+        text: str = "",
+        instead: str = "",
+        options: Mapping[str, object] | None = None,
+    ) -> Literal["go", "instead"] | None:
+        match await self._costs.decided(act, node, title=title, text=text, instead=bool(instead), options=options):
+            case "go":
+                return "go"
+            case "instead":
+                self._composer.begin(instead)
+                return "instead"
+            case _:
+                return None
+
+    async def waited(self, work: Coroutine[Any, Any, T]) -> T | None:
+        with self._workspace.key_queue.coming() as dialog:
+            found = await work
+        return None if dialog.is_given_up else found
+
+    async def connected(self) -> bool:
+        id, servers = self.conversation.id, self.service.servers
+        if not servers.may_meet(id):
+            await servers.connect(id)  # it was not connected to ahead
+        return True
+
+    async def attempt(self, act: Awaitable[object]) -> None:
+        id = self.conversation.id
+        await act
+        if self._workspace.shows(id):
+            self._transcript.follow()
+
+    def begin_message(self, text: str) -> None:
+        self._composer.fill(text)
 
     async def _title(self, id: str) -> str | None:
         from kvchat.ui.screens.conversations import rename_screen
@@ -73,6 +154,42 @@ class ScreenSurface:
         changes = await self._workspace.ask(tags_screen(record.title, record.tags, self._conversations.known_tags()))
         added, removed = changes or ((), ())
         return " ".join([*added, *(f"-{tag}" for tag in removed)])
+
+    async def _persona(self, _: str) -> str | None:
+        from kvchat.ui.screens.beginnings import persona_screen
+
+        return await self._workspace.ask(persona_screen(self.personas.all(), str(self.personas.folder)))
+
+    async def _trunk(self, _: str) -> str | None:
+        from kvchat.ui.screens.beginnings import trunk_screen
+
+        trunks = self.service.trunks
+        found = await self.waited(trunks.all()) if trunks is not None else None
+        if found is None:
+            return None
+        return await self._workspace.ask(trunk_screen(found))
+
+    async def _tools(self, _: str) -> str | None:
+        from kvchat.prompt.offered_tools import GROUPS
+        from kvchat.ui.screens.tools import ToolsScreen
+
+        there, prices, id = self.conversation.tools, self.service.prices, self.conversation.id
+        servers = self.service.mcp.known()
+        chosen = [name for name, group in GROUPS.items() if any(one.name in there for one in group)]
+        chosen += [name for name in servers if any(one.startswith(f"{name}__") for one in there)]
+        groups = [(name, TOOL_GROUPS[name]) for name in GROUPS]
+        groups += [(name, one_line(f"MCP: {server.shown}", 60)) for name, server in servers.items()]
+        names = await self._workspace.ask(ToolsScreen(groups, chosen, lambda names: prices.of_tools(id, names)))
+        return None if names is None else " ".join(names) or "none"
+
+    async def _system(self, _: str) -> str | None:
+        from kvchat.ui.screens.options import SystemPromptScreen
+
+        id, drafts = self.conversation.id, self.service.drafts
+        price = self.service.prices.estimate(id, "system")
+        return await self._workspace.ask(
+            SystemPromptScreen(self.conversation.instructions, price, self.personas, drafts, SYSTEM_TYPED + id)
+        )
 
     def act_done(self) -> None:
         self._composer.act_done()

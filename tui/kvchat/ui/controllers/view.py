@@ -282,6 +282,8 @@ class ConversationView:
             self._sending.forget_refusal(id)
             self.show_list()
             if self.workspace.shows(id):
+                if running:
+                    self._transcript.follow()
                 self.show()
         if running:
             self._begin_ticking()

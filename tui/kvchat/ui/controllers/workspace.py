@@ -8,10 +8,8 @@ from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
-from kvchat.chat.errors import ChatError
-from kvchat.prompt.tags import TagError
+from kvchat.commands.acts import REFUSALS, cut_answer, meant
 from kvchat.sanitize import clean
-from kvchat.text.tools import tools_sentence
 from kvchat.ui.controllers.questions import Questions
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ class Workspace:
         """Do `act`; what cannot be done is said. Whether it was done."""
         try:
             await act
-        except (ChatError, TagError) as error:
+        except REFUSALS as error:
             self.say(str(error), "warning")
             return False
         return True
@@ -148,26 +146,14 @@ class Workspace:
         server = self.service.servers.info
         return server is None or server.continues(answer.message)
 
-    def tools_sentence(self) -> str:
-        """Which tools the open conversation has, and what they cost."""
-        return tools_sentence(self.conversation.tools, self.service.prices.of_its_tools(self.conversation.id))
-
     def target(self) -> str | None:
         """The message an act is about: the one that is marked on the screen, else the last. None where there is none,
         or the screen still shows another conversation."""
-        if self.current is None:
-            return None
-        if (chosen := self.screen.transcript.marked) is not None:
-            return chosen if chosen in self.current.tree else None
-        path = self.current.path()
-        return path[-1].id if len(path) > 1 else None
+        return meant(self.current, self.screen.transcript.marked) if self.current is not None else None
 
     def cut_answer(self) -> str | None:
         """The answer to go on with: the one that is marked on the screen if it was cut, else the last."""
-        chosen = self.target()
-        if self.current is None or chosen is None or self.current.tree[chosen].is_cut:
-            return chosen
-        return self.current.path()[-1].id
+        return cut_answer(self.current, self.screen.transcript.marked) if self.current is not None else None
 
 
 class Controller(Protocol):

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec import Struct
 from textual import events, on, work
 from textual.binding import BindingType
 from textual.containers import Horizontal
@@ -20,6 +19,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
+from kvchat.commands.acts import ExportRequest
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.transfer import FORMATS
@@ -119,19 +119,6 @@ class ChoiceLine(Widget, can_focus=True):
 
 NOTHING = "this conversation"
 EMPTY = "This conversation has no messages yet. Choose all conversations to export those."
-
-
-class ExportRequest(Struct, frozen=True):
-    """What to export and where to."""
-
-    format: str
-    """A key of `FORMATS`."""
-    path: Path
-    """Absolute."""
-    all_branches: bool = False
-    all_conversations: bool = False
-    overwrite: bool = False
-    """The user agreed to replace the existing file."""
 
 
 class ExportScreen(Modal[ExportRequest]):

@@ -15,6 +15,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static, TextArea
 
+from kvchat.chat.conversations.drafts import MEMORY_TYPED
 from kvchat.memory.entry import Entry, Kind
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.long_text import LongText
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 LARGEST = 1 << 22
 """Bytes of a page that are looked through for a line."""
 
-TYPED = "typed.memory "
 """In front of the id of a memory, or of nothing for a new one: the key of what is written and not saved."""
 Save = Callable[[Entry | None, str, Kind], Awaitable[None]]
 """Stores the text of a memory, or a new one (None) of this kind; an empty text: nothing was changed."""
@@ -73,7 +73,7 @@ class EntryEditor(Vertical):
     def open(self, entry: Entry | None) -> None:
         """Edit `entry`, or begin a new one."""
         self._entry, self._kind = entry, entry.kind if entry else Kind.FACT
-        self._field.begin(TYPED + (entry.id if entry else ""), entry.text if entry else "")
+        self._field.begin(MEMORY_TYPED + (entry.id if entry else ""), entry.text if entry else "")
         self.add_class("-open")
         self._tell()
         self._field.focus()
