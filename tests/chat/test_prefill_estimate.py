@@ -6,9 +6,8 @@ import pytest
 
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.figures.accounting import PromptProgress
-from kvchat.ui.render.rows import Span
+from kvchat.ui.runs import Run, plain
 from kvchat.ui.view_models import live_row
-from kvchat.ui.widgets.pieces import plain
 from kvchat.ui.widgets.status_text import running
 from kvchat.ui.widgets.statusline import live_of
 
@@ -22,8 +21,8 @@ def shown(live: LiveAnswer, now: float, speed: float | None) -> tuple[str, str]:
     """The row below the conversation, and the status line."""
     row = live_row(live, now, speed)
     assert row is not None
-    spans: list[Span] = list(row(140))
-    return "".join(span.text for span in spans), plain(running(live_of(live, now, speed=speed), 140))
+    runs: list[Run] = list(row(140))
+    return "".join(run.text for run in runs), plain(running(live_of(live, now, speed=speed), 140))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from kvchat.config.settings import BY_PATH
 from kvchat.config.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, own_theme, variable_defaults
 from kvchat.paths import own_themes
 from kvchat.ui.app import DARK_THEME, LIGHT_THEME
-from kvchat.ui.widgets import sidebar
-from kvchat.ui.widgets.transcript import styles as transcript
+from kvchat.ui.tones import TONES as TEXT_TONES
 from tries import tries
 
 THEMES, PROBLEMS = load_themes([own_themes()])
@@ -153,8 +152,8 @@ def test_the_accent_and_waste_are_no_warnings(name: str) -> None:
 
 
 def test_only_warnings_have_the_colour_of_warnings() -> None:
-    for table in (transcript.STYLES, sidebar.STYLES):
-        assert {name for name, style in table.items() if "warning" in str(style)} <= {"warning"}
+    found = {name for name, style in TEXT_TONES.items() if "warning" in str(style)}
+    assert found == {"warning", "alert", "problem", "badge"}
 
 
 @pytest.mark.parametrize("name", THEMES)

@@ -192,8 +192,8 @@ def test_nothing_unsafe_is_in_the_rows_of_the_transcript_nor_in_a_chip(name: str
         item = item_of(tree, message, None, "m", datetime(2026, 1, 1, tzinfo=UTC))
         for folds in (Folds(), Folds(context=True)):
             for row in foot_rows(item, 60, folds):
-                for span in row.spans:
-                    assert not UNSAFE.search(span.text) and "\n" not in span.text
+                for run in row.runs:
+                    assert not UNSAFE.search(run.text) and "\n" not in run.text
     for block in _blocks(SHORT[name]):
         label = label_of(block)
         assert not UNSAFE.search(label) and "\n" not in label

@@ -8,7 +8,7 @@ from wcwidth import iter_graphemes
 from kvchat.sanitize import one_line
 from kvchat.ui.render.sources import ending
 from kvchat.ui.render.wrap import plain_rows
-from kvchat.ui.widgets.pieces import fit
+from kvchat.ui.runs import fit
 
 CLUSTERS = {
     "Devanagari conjunct": "\u0915\u094d\u0937",

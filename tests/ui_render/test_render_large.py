@@ -10,8 +10,9 @@ from kvchat.prompt.message import Role
 from kvchat.ui.render import lazy_text, markdown, table
 from kvchat.ui.render.markdown import MarkdownDocument
 from kvchat.ui.render.message import Folds, TranscriptItem
-from kvchat.ui.render.rows import Span, copied, spans_width, text_of
+from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import plain_rows, wrapped
+from kvchat.ui.runs import Run, width_of
 from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 
 
@@ -36,7 +37,7 @@ def drawn(text: str) -> list[str]:
 @pytest.mark.parametrize("text", ["word " * 100_000, "x" * 500_000, "日本 " * 50_000, "a  b\u0301 " * 50_000])
 def test_of_one_long_line_each_character_is_copied_once(text: str) -> None:
     Counted.copied = 0
-    rows = wrapped([Span(Counted(text), "style"), Span("", "close", "**")], 80)
+    rows = wrapped([Run(Counted(text), "style"), Run("", "close", "**")], 80)
     assert copied(rows).rstrip() == text.rstrip()
     assert Counted.copied <= 2 * len(text)
 
@@ -44,7 +45,7 @@ def test_of_one_long_line_each_character_is_copied_once(text: str) -> None:
 def test_of_a_table_of_100_000_lines_none_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out: list[str] = []
     monkeypatch.setattr(
-        table, "inline_lines", lambda text, style="", _references=(): laid_out.append(text) or [[Span(text, style)]]
+        table, "inline_lines", lambda text, style="", _references=(): laid_out.append(text) or [[Run(text, style)]]
     )
     text = "| a | b |\n|---|---|\n" + "".join(f"| {number} | {number * 7} |\n" for number in range(100_000))
     assert len(drawn(text)) >= 100_000 and laid_out == []
@@ -106,7 +107,7 @@ def test_a_very_long_message_is_laid_out_where_it_is_seen(
     entry.lay_out(0, 0, sys.maxsize)
     body = entry.rows()[entry.body_start : -1]
     assert "".join("".join(text_of(body)).split()) == "".join(text.split())
-    assert all(spans_width(row.spans) <= 80 for row in body)
+    assert all(width_of(row.runs) <= 80 for row in body)
     if "\n" in text:
         assert text_of(body) == text_of(plain_rows(text.strip("\n"), 80)), "as if it had been laid out at once"
 

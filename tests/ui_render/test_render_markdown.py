@@ -14,7 +14,7 @@ from kvchat.ui.render.code import with_key
 from kvchat.ui.render.markdown import MarkdownDocument, code_blocks
 from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import _ONE_CELL, breaks
-from kvchat.ui.widgets.transcript.styles import STYLES
+from kvchat.ui.tones import TONES
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "fixtures" / "hostile_text.json").read_text())
 CONTEXTS = [
@@ -298,9 +298,9 @@ def test_a_code_block_of_a_selected_message_tells_its_key() -> None:
 def test_code_is_coloured_while_it_streams_and_when_it_is_closed() -> None:
     document = MarkdownDocument(60)
     document.update("```python\ndef f():\n    return 'x'\nunfinished")
-    assert [span.style for span in document.rows[1].spans][1] == "code keyword"
+    assert [run.tone for run in document.rows[1].runs][1] == "code keyword"
     document.update("```python\ndef f():\n    return 'x'\nunfinished = 1\n```\n")
-    assert "code number" in [span.style for span in document.rows[3].spans]
+    assert "code number" in [run.tone for run in document.rows[3].runs]
 
 
 def test_an_open_docstring_stays_a_string_line_by_line() -> None:
@@ -308,7 +308,7 @@ def test_an_open_docstring_stays_a_string_line_by_line() -> None:
     text = '```python\ndef f():\n    """One\n    return is no keyword here\n    and on\n'
     for end in range(20, len(text) + 1):
         document.update(text[:end])
-    assert {span.style for span in document.rows[3].spans[1:]} == {"code string"}
+    assert {run.tone for run in document.rows[3].runs[1:]} == {"code string"}
 
 
 @corpus("case", HOSTILE)
@@ -319,8 +319,8 @@ def test_hostile_text_is_drawn_without_control_characters(case: dict[str, str]) 
         for row in rows:
             assert all(c >= " " and not "\x7f" <= c <= "\x9f" and c not in "\u202e\u2066\u2028\u200b" for c in row.text)
             assert cell_len(row.text) <= 40 or "\u200d" in row.text
-            names = {name for span in row.spans for name in span.style.split()} - {"open", "close"}
-            assert names <= set(STYLES)
+            names = {name for run in row.runs for name in run.tone.split()} - {"open", "close"}
+            assert names <= set(TONES)
         copy = copied(rows)
         assert "\x1b" not in copy and "\x9b" not in copy
 

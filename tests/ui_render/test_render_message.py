@@ -15,13 +15,14 @@ from kvchat.prompt.message import Role, State
 from kvchat.text.cache import answer_words
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
-from kvchat.ui.render.rows import Span, text_of
+from kvchat.ui.render.rows import text_of
+from kvchat.ui.runs import Run
 from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.widgets.transcript.streaming import FRAME, REST, Pace
 
 
-def _text(spans: list[Span]) -> str:
-    return "".join(span.text for span in spans)
+def _text(runs: list[Run]) -> str:
+    return "".join(run.text for run in runs)
 
 
 COST = TurnFigures(
@@ -134,10 +135,10 @@ def test_the_reading_row_tells_reused_new_speed_and_time_left() -> None:
 
 
 def test_wasted_work_is_drawn_apart_and_named() -> None:
-    spans = reading_row(130, total=3812, cached=2000, processed=3800, wasted=1764)
-    row = _text(spans)
+    runs = reading_row(130, total=3812, cached=2000, processed=3800, wasted=1764)
+    row = _text(runs)
     assert "1,764 wasted" in row and "1,800/1,812 prefilled" in row and "speed unknown" in row
-    assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"wasted"}
+    assert row.index("█") < row.index("░") and {s.tone for s in runs if "░" in s.text} == {"wasted"}
 
 
 def test_the_reading_row_never_jumps_while_it_counts() -> None:
@@ -147,12 +148,12 @@ def test_the_reading_row_never_jumps_while_it_counts() -> None:
 
 def test_progress_rows_fit_any_width() -> None:
     for width in range(24, 130):
-        for spans in (
+        for runs in (
             reading_row(width, total=99_999, cached=5, processed=50_000, speed=3.0, seconds_left=7200, wasted=9_000),
             unknown_reading_row(width, 75.0),
             waiting_row(width, "queued", 12.0, True),
         ):
-            assert cell_len(_text(spans)) <= width
+            assert cell_len(_text(runs)) <= width
 
 
 def test_what_is_unknown_is_shown_as_unknown() -> None:

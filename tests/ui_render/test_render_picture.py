@@ -24,7 +24,7 @@ def test_it_has_its_width_and_half_its_height_or_no_rows(width: int, height: int
 
 def test_a_cell_has_the_upper_pixel_over_the_lower_and_equal_ones_are_one_span() -> None:
     (row,) = picture_rows(Thumbnail(3, 2, RED * 3 + RED * 2 + BLUE), 80)
-    assert [(span.text, span.style) for span in row.spans] == [("▀▀", "#ff0000/#ff0000"), ("▀", "#ff0000/#0000ff")]
+    assert [(run.text, run.tone) for run in row.runs] == [("▀▀", "#ff0000/#ff0000"), ("▀", "#ff0000/#0000ff")]
 
 
 def test_it_stands_over_the_context_of_its_message() -> None:

@@ -30,7 +30,7 @@ def drawn(text: str, *numbers: int, width: int = 60) -> list[Row]:
 
 
 def links(rows: Sequence[Row]) -> list[str]:
-    return [span.text for row in rows for span in row.spans if CITE in span.style.split()]
+    return [run.text for row in rows for run in row.runs if CITE in run.tone.split()]
 
 
 # -- which are cited

@@ -9,7 +9,7 @@ import pytest
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
 from kvchat.ui.render.message import as_text
-from kvchat.ui.render.rows import Span
+from kvchat.ui.runs import Run
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 SIZE = (80, 24)
@@ -195,7 +195,7 @@ async def test_the_live_row_stands_below_the_last_message_and_goes(make_app: Any
         app.transcript.set_live("waiting for the server")
         await pilot.pause()
         assert "waiting for the server" in "\n".join(app.lines())
-        app.transcript.set_live(lambda width: [Span(f"{width} cells")])
+        app.transcript.set_live(lambda width: [Run(f"{width} cells")])
         await pilot.pause()
         assert f"{app.transcript.text_width} cells" in "\n".join(app.lines())
         app.transcript.append(items.question(2))

@@ -14,8 +14,8 @@ from kvchat.cache.causes.cause import Reason
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.text.servers import model_name
+from kvchat.ui.runs import plain, width_of
 from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter
-from kvchat.ui.widgets.pieces import plain, width_of
 from kvchat.ui.widgets.status_text import Live
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine, fitting, key_name, live_of
 from kvchat.values import said
@@ -84,7 +84,7 @@ def test_the_title_comes_first_and_ends_before_it_hides_the_place() -> None:
     )
     narrow = left(state, 48)
     assert plain(narrow) == "What do you sell i…   SmolLM2-13… · this machine" and width_of(narrow) <= 48
-    assert [piece.tone for piece in narrow[:1]] == ["strong"]
+    assert [run.tone for run in narrow[:1]] == ["bright"]
 
 
 def test_incognito_is_marked() -> None:
@@ -116,7 +116,7 @@ def test_the_meter_has_a_fixed_width_and_warns_when_nearly_full() -> None:
     states = [HeaderState(context_used=used, context_size=8192) for used in (None, 0, 12, 3812, 8192)]
     assert len({width_of(meter(state, 120)) for state in states}) == 1
     tones = [meter(HeaderState(context_used=used, context_size=8192), 120)[-2].tone for used in (3812, 7000, 8000)]
-    assert tones == ["plain", "warning", "error"]
+    assert tones == ["plain", "alert", "failure"]
 
 
 def test_the_meter_warns_early_by_a_sign_and_then_by_a_stronger_one() -> None:

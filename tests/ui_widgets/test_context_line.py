@@ -251,7 +251,7 @@ async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> N
         composer.context.set_memories([entry(f"m{n}", text) for n, text in enumerate(texts)])
         line = composer.query_one(ContextLine)
         for width in (1, 5, 12, 20, 33, 57, 78, 118, 200):
-            text = "".join(part.text for part in line._parts(width))
+            text = "".join(run.text for run in line._runs(width))
             assert cell_len(text) == width, (width, text)
             assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
 
@@ -465,7 +465,7 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
             )
             composer.context.set_memories([UNITS, KILN])
             for width in (0, 1, 5, 12, 20, 33, 57, 78, 118, 200):
-                text = "".join(part.text for part in line._parts(width))
+                text = "".join(run.text for run in line._runs(width))
                 assert cell_len(text) == width, (width, text)
                 assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
 

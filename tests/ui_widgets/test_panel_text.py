@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from cache_samples import a_report
 from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.reports.cache_report import HeldState, Holdings, TurnReport
+from kvchat.ui.runs import plain
 from kvchat.ui.widgets.panel_text import panel_lines
-from kvchat.ui.widgets.pieces import plain
 from kvchat.ui.widgets.status_text import Live
 
 NOW = 1_800_000_000.0

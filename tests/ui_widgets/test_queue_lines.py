@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from kvchat.prompt.queued import HoldKind
 from kvchat.text.messages import held_words
-from kvchat.ui.widgets.pieces import plain
+from kvchat.ui.runs import plain
 from kvchat.ui.widgets.queue_lines import queue_lines
 
 

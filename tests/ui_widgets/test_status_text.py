@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from kvchat.cache.causes.cause import Reason, Remedy
 from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.prompt.message import State
-from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
-from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
+from kvchat.ui.runs import fit, plain, width_of
+from kvchat.ui.widgets.bars import bar, sparkline
+from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_runs
 from kvchat.values import Statement, statement
 
 WIDTHS = (80, 100, 120, 200)
@@ -67,7 +68,7 @@ def test_a_perfect_turn_has_its_figures_and_no_percentage(width: int) -> None:
 def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
     line = said(FIRST, PERFECT, because("weather"))
     assert line == "1,387 wasted (4.0 s): “weather” took this conversation's slot.  F2 why"
-    assert [p.tone for p in settled([FIRST, WASTED], 120) if "wasted" in p.text] == ["warning"]
+    assert [p.tone for p in settled([FIRST, WASTED], 120) if "wasted" in p.text] == ["alert"]
 
 
 def test_the_tokens_stand_once_in_the_sentence() -> None:
@@ -180,17 +181,17 @@ def test_waiting_and_stopping_are_said() -> None:
 
 def test_reading_ahead_says_how_far_it_is() -> None:
     progress = PromptProgress(total=4000, cached=600, processed=1804)
-    pieces = warm_up_pieces(progress, 80)
+    pieces = warm_up_runs(progress, 80)
     assert plain(pieces) == "warm-up ▕▒▒▒▒        ▏ 1,204/3,400"
     assert {piece.tone for piece in pieces} == {"quiet"}
-    assert plain(warm_up_pieces(progress, 26)) == "warm-up ▕▒   ▏ 1,204/3,400"
-    assert plain(warm_up_pieces(progress, 24)) == "warm-up 1,204/3,400"
-    assert plain(warm_up_pieces(None, 80)) == "warm-up …"
+    assert plain(warm_up_runs(progress, 26)) == "warm-up ▕▒   ▏ 1,204/3,400"
+    assert plain(warm_up_runs(progress, 24)) == "warm-up 1,204/3,400"
+    assert plain(warm_up_runs(None, 80)) == "warm-up …"
 
 
 @pytest.mark.parametrize("room", [20, 32, 40, 80])
 def test_reading_ahead_never_jumps(room: int) -> None:
-    widths = {width_of(warm_up_pieces(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
+    widths = {width_of(warm_up_runs(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
     assert len(widths) == 1
 
 

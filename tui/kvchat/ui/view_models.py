@@ -18,8 +18,8 @@ from kvchat.text.servers import model_name
 from kvchat.text.tools import shown_call
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
-from kvchat.ui.render.rows import Span
 from kvchat.ui.render.sources import sources_of
+from kvchat.ui.runs import Run
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
@@ -106,7 +106,7 @@ def prefilled(live: LiveAnswer, now: float) -> Prefilled:
     return min(100, max(0, done * 100 // whole)) if whole > 0 else 100
 
 
-def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int], Sequence[Span]] | None:
+def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int], Sequence[Run]] | None:
     """What to draw below the conversation at `now` (monotonic seconds), or nothing once tokens come. `speed`: the
     measured prefill speed in tokens/s, for the time left before this prefill has a speed of its own."""
     seconds = now - live.sent_at

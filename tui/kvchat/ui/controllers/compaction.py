@@ -15,7 +15,7 @@ from kvchat.text.format import counted, percent
 from kvchat.text.prices import summary_offer, summary_ready
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem
-from kvchat.ui.render.rows import Span
+from kvchat.ui.runs import Run
 from kvchat.ui.view_models import items_of, live_row
 from kvchat.ui.widgets.statusline import live_of
 
@@ -120,8 +120,8 @@ def summary_item(running: RunningCompaction, stop: str) -> TranscriptItem:
     )
 
 
-def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:
+def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Run]]:
     """The row below the summary while it comes."""
     words = len(live.text.split())
     what = f"summary: {counted(words, 'word')}" if words else "thinking about the summary"
-    return lambda _width: [Span("◌ ", "accent"), Span(what, "muted")]
+    return lambda _width: [Run("◌ ", "accent"), Run(what, "muted")]

@@ -16,7 +16,7 @@ from kvchat.text.format import counted, short_count, size
 from kvchat.text.servers import fallback_words, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.progress import offline_row
-from kvchat.ui.render.rows import Span
+from kvchat.ui.runs import Run
 from kvchat.ui.widgets.header_text import HeaderState
 
 if TYPE_CHECKING:
@@ -241,12 +241,12 @@ class ServerController:
         current = self.workspace.current
         return self._servers.connection.is_awaited and current is not None and bool(current.record.turns)
 
-    def offline_row(self, live: LiveAnswer) -> Callable[[int], Sequence[Span]] | None:
+    def offline_row(self, live: LiveAnswer) -> Callable[[int], Sequence[Run]] | None:
         """The row below a question whose server is off; None where it is not."""
         if live.waiting is None or live.waiting.phase != "gone":
             return None
-        spans = offline_row(self._way_from_offline(), self.workspace.key_of("stop"))
-        return lambda _width: spans
+        runs = offline_row(self._way_from_offline(), self.workspace.key_of("stop"))
+        return lambda _width: runs
 
     async def _moved_or_waits(self) -> bool:
         """Offer to move the open conversation from a server that is off to one that answers, with its price; return

@@ -16,16 +16,17 @@ from kvchat.ui.render.code import CodeBlock, code_rows
 from kvchat.ui.render.highlight import language_of
 from kvchat.ui.render.inline import inline_lines, line_end
 from kvchat.ui.render.parser import References
-from kvchat.ui.render.rows import BLANK, GAP, Row, Span, prefixed, spans_width
+from kvchat.ui.render.rows import BLANK, GAP, Row, prefixed
 from kvchat.ui.render.table import Table, TableLayout, TableLine, table_line
 from kvchat.ui.render.wrap import plain_rows, wrapped
+from kvchat.ui.runs import Run, width_of
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _BULLETS = "•◦▪"
 _TASK = re.compile(r"\[([ xX])\](?: |$)")
-_QUOTE = Span("▎ ", "quote-bar", "> ")
+_QUOTE = Run("▎ ", "quote-bar", "> ")
 _NOTHING = re.compile(r"[\s>]*")
 _STRUCTURE = re.compile(r"[\s>]*")
 _ALIGN = re.compile("left|right|center")
@@ -104,7 +105,7 @@ class BlockRenderer:
             case "table_open":
                 return TableLayout(width, self._references).rows(self.table(block))
             case "hr":
-                return [Row((Span("─" * width, "rule", "---"),))]
+                return [Row((Run("─" * width, "rule", "---"),))]
             case _:
                 return plain_rows(token.content, width, style)
 
@@ -114,7 +115,7 @@ class BlockRenderer:
 
     def _heading(self, token: Token, text: str, width: int) -> list[Row]:
         level = int(token.tag[1])
-        mark = Span("", "", "#" * level + " ")
+        mark = Run("", "", "#" * level + " ")
         lines = inline_lines(text, f"heading h{level}", self._references)
         rows = [row for line in lines for row in wrapped(line, width, end=line_end(line))]
         rows[-1] = replace(rows[-1], end="\n\n")
@@ -125,18 +126,18 @@ class BlockRenderer:
         inner = list(block[1:-1])
         if token.info:
             mark = f"{token.info}{token.markup} "
-            bullet = Span(mark, "bullet")
+            bullet = Run(mark, "bullet")
         else:
             mark = f"{token.markup} "
-            bullet = Span(f"{_BULLETS[min(depth, 2)]} ", "bullet", mark)
+            bullet = Run(f"{_BULLETS[min(depth, 2)]} ", "bullet", mark)
         text = inner[1].content if inner and inner[0].type == "paragraph_open" else ""
         if task := _TASK.match(text):
             box = "☐ " if task[1] == " " else "☑ "
-            bullet = Span(box, "bullet", f"{mark}{task[0]}")
+            bullet = Run(box, "bullet", f"{mark}{task[0]}")
             inner[1] = inner[1].copy(content=text[task.end() :])
-        indent = spans_width((bullet,))
+        indent = width_of((bullet,))
         rows = self.siblings(inner, width - indent, style, depth + 1) or [Row()]
-        return prefixed(rows, (bullet,), (Span(" " * indent, "", " " * len(mark)),))
+        return prefixed(rows, (bullet,), (Run(" " * indent, "", " " * len(mark)),))
 
     def _code(self, token: Token, width: int) -> list[Row]:
         fence = token.markup if token.type == "fence" else ""

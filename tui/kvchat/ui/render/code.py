@@ -14,16 +14,17 @@ from rich.cells import cell_len
 
 from kvchat.sanitize import one_line
 from kvchat.ui.render.highlight import highlighted, highlighted_with_sync, language_of
-from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.rows import Row
 from kvchat.ui.render.wrap import untabbed, wrapped
+from kvchat.ui.runs import Run
 
 FILL = "code"
 ACTION = "code:"
 """What the action of a panel's first row begins with; the number of the block follows."""
 COPY = "copy"
 _LABEL = "code code-label"
-_EDGE = Span(" ", "code", "")
-_EDGE_AND_MARK = (_EDGE, Span("↪ ", _LABEL, ""))
+_EDGE = Run(" ", "code", "")
+_EDGE_AND_MARK = (_EDGE, Run("↪ ", _LABEL, ""))
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 
 
@@ -39,13 +40,13 @@ def label_row(info: str, fence: str, number: int, width: int) -> Row:
     does = COPY if width >= 24 else ""
     label = one_line(info, max(4, width - 8 - len(does)))
     gap = max(1, width - 2 - cell_len(label) - len(does))
-    spans = (
+    runs = (
         _EDGE,
-        Span(label, _LABEL, f"{fence}{info}" if fence else ""),
-        Span(" " * gap, _LABEL, ""),
-        Span(does, _LABEL, ""),
+        Run(label, _LABEL, f"{fence}{info}" if fence else ""),
+        Run(" " * gap, _LABEL, ""),
+        Run(does, _LABEL, ""),
     )
-    return Row(spans, "\n" if fence else "", FILL, f"{ACTION}{number}")
+    return Row(runs, "\n" if fence else "", FILL, f"{ACTION}{number}")
 
 
 def with_key(row: Row) -> Row:
@@ -53,24 +54,24 @@ def with_key(row: Row) -> Row:
     number = row.action.removeprefix(ACTION)
     if number == row.action or len(number) > 1:
         return row
-    *others, gap, does = row.spans
+    *others, gap, does = row.runs
     words = f"press {number} to "
     if not does.text or len(gap.text) <= len(words):
         return row
     keyed = (
-        Span(gap.text[len(words) :], _LABEL, ""),
-        Span("press ", _LABEL, ""),
-        Span(number, "code code-key", ""),
-        Span(" to ", _LABEL, ""),
+        Run(gap.text[len(words) :], _LABEL, ""),
+        Run("press ", _LABEL, ""),
+        Run(number, "code code-key", ""),
+        Run(" to ", _LABEL, ""),
     )
-    return replace(row, spans=(*others, *keyed, does))
+    return replace(row, runs=(*others, *keyed, does))
 
 
-def line_rows(spans: Sequence[Span], width: int) -> list[Row]:
+def line_rows(runs: Sequence[Run], width: int) -> list[Row]:
     """One line of code."""
-    if any("\t" in span.text for span in spans):
-        spans = [piece for span in spans for piece in untabbed(span.text, span.style)]
-    return wrapped(spans, width, fill=FILL, first=(_EDGE,), rest=_EDGE_AND_MARK)
+    if any("\t" in run.text for run in runs):
+        runs = [piece for run in runs for piece in untabbed(run.text, run.tone)]
+    return wrapped(runs, width, fill=FILL, first=(_EDGE,), rest=_EDGE_AND_MARK)
 
 
 def code_rows(content: str, info: str, fence: str, number: int, width: int) -> list[Row]:
@@ -118,12 +119,12 @@ class OpenFence:
         tail: list[Row] = []
         if finished:
             coloured, sync = highlighted_with_sync("\n".join(finished) + "\n", self._language)
-            for number, spans in enumerate(coloured[: len(finished)]):
-                (self._settled if number < sync else tail).extend(line_rows(spans, self._width))
+            for number, runs in enumerate(coloured[: len(finished)]):
+                (self._settled if number < sync else tail).extend(line_rows(runs, self._width))
             self._settled_code += finished[:sync]
             self.settled_lines += sync
         if unfinished and unfinished[0]:
-            tail += line_rows([Span(unfinished[0], FILL)], self._width)
+            tail += line_rows([Run(unfinished[0], FILL)], self._width)
         return [self._label, *self._settled, *tail]
 
     def _unindented(self, line: str) -> str:

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvchat.ui.render.rows import Span
+from kvchat.ui.runs import Run
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -79,17 +79,17 @@ def language_of(info: str) -> str:
     return word.strip("{}.").split(",")[0].split(":")[0].lower()[:32]
 
 
-def plain_lines(code: str) -> list[list[Span]]:
+def plain_lines(code: str) -> list[list[Run]]:
     """The lines of `code` in one style."""
-    return [[Span(line, CODE)] if line else [] for line in code.split("\n")]
+    return [[Run(line, CODE)] if line else [] for line in code.split("\n")]
 
 
-def highlighted(code: str, language: str) -> list[list[Span]]:
+def highlighted(code: str, language: str) -> list[list[Run]]:
     """The lines of `code`, coloured as `language`; plain when it is unknown or the code is very long."""
     return highlighted_with_sync(code, language)[0]
 
 
-def highlighted_with_sync(code: str, language: str) -> tuple[list[list[Span]], int]:
+def highlighted_with_sync(code: str, language: str) -> tuple[list[list[Run]], int]:
     """As `highlighted`, and the last line before which no string or comment is open: what follows can be coloured
     without what precedes it."""
     lexer = _lexer(language) if language and len(code) <= HIGHLIGHT_LIMIT else None
@@ -111,9 +111,9 @@ def highlighted_with_sync(code: str, language: str) -> tuple[list[list[Span]], i
     return lines, sync
 
 
-def _put(line: list[Span], text: str, style: str) -> None:
-    """Add text to a line. What looks the same is one span, however many tokens it is: each costs at every paint."""
-    if line and (line[-1].style == style or text.isspace()):
-        line[-1] = Span(line[-1].text + text, line[-1].style)
+def _put(line: list[Run], text: str, style: str) -> None:
+    """Add text to a line. What looks the same is one run, however many tokens it is: each costs at every paint."""
+    if line and (line[-1].tone == style or text.isspace()):
+        line[-1] = Run(line[-1].text + text, line[-1].tone)
     else:
-        line.append(Span(text, style))
+        line.append(Run(text, style))

@@ -1,4 +1,4 @@
-"""Emphasis, code, links and images: the text of one paragraph as styled spans.
+"""Emphasis, code, links and images: the text of one paragraph as styled runs.
 
 What is not drawn, such as the asterisks of emphasis, is kept as undrawn markers, so that a copy gives the source.
 """
@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 from kvchat.sanitize import clean
 from kvchat.ui.render.parser import References, inline_tokens
-from kvchat.ui.render.rows import CLOSE, OPEN, Span
+from kvchat.ui.render.rows import CLOSE, OPEN
 from kvchat.ui.render.wrap import untabbed
+from kvchat.ui.runs import Run
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-Lines = tuple[tuple[Span, ...], ...]
-"""The spans of every line of a paragraph; a line break in the source is a line break on the screen."""
+Lines = tuple[tuple[Run, ...], ...]
+"""The runs of every line of a paragraph; a line break in the source is a line break on the screen."""
 
 BREAK = "break"
-"""The style of the undrawn last span of a line that a tag ends, not a line end of the source."""
+"""The style of the undrawn last run of a line that a tag ends, not a line end of the source."""
 _SCRIPTS = {
     "sub": ("_", str.maketrans("0123456789+-=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")),
     "sup": (
@@ -36,7 +37,7 @@ _KEEP_BACKSLASH = frozenset("()[]")
 
 
 def inline_lines(text: str, style: str = "", references: References = ()) -> Lines:
-    """The spans of the clean `text` of one paragraph, line by line, on top of `style`. `references`: what its links may
+    """The runs of the clean `text` of one paragraph, line by line, on top of `style`. `references`: what its links may
     refer to."""
     if "[" not in text:
         references = ()
@@ -58,9 +59,9 @@ def _lines(text: str, style: str, references: References) -> Lines:
     return builder.lines()
 
 
-def line_end(line: tuple[Span, ...]) -> str:
+def line_end(line: tuple[Run, ...]) -> str:
     """What a copy has after the line."""
-    return "" if line and line[-1].style == BREAK else "\n"
+    return "" if line and line[-1].tone == BREAK else "\n"
 
 
 def _in_script(name: str, text: str) -> str:
@@ -75,11 +76,11 @@ def _in_script(name: str, text: str) -> str:
 
 
 class _Builder:
-    """Collects spans from inline tokens; styles nest."""
+    """Collects runs from inline tokens; styles nest."""
 
     def __init__(self, style: str) -> None:
-        self._done: list[tuple[Span, ...]] = []
-        self._line: list[Span] = []
+        self._done: list[tuple[Run, ...]] = []
+        self._line: list[Run] = []
         self._styles = [style] if style else []
         self._links: list[Token] = []
         self._link_text = ""
@@ -110,26 +111,26 @@ class _Builder:
             case "hardbreak":
                 self._break("  ")
             case "code_inline":
-                self._line.append(Span("", OPEN, token.markup))
+                self._line.append(Run("", OPEN, token.markup))
                 self._write(token.content, "code-inline")
-                self._line.append(Span("", CLOSE, token.markup))
+                self._line.append(Run("", CLOSE, token.markup))
             case "em_open" | "strong_open" | "s_open":
-                self._line.append(Span("", OPEN, token.markup))
+                self._line.append(Run("", OPEN, token.markup))
                 self._styles.append(token.tag)
             case "em_close" | "strong_close" | "s_close":
                 self._styles.pop()
-                self._line.append(Span("", CLOSE, token.markup))
+                self._line.append(Run("", CLOSE, token.markup))
             case "tag_open":
                 self._styles.append("code-inline" if token.tag == "kbd" else token.tag)
                 fold = token.markup.lower() == "<summary>"
-                self._line.append(Span("▾ ", self._style, token.markup) if fold else Span("", OPEN, token.markup))
+                self._line.append(Run("▾ ", self._style, token.markup) if fold else Run("", OPEN, token.markup))
             case "tag_close":
                 self._styles.pop()
-                self._line.append(Span("", "" if token.markup.lower() == "</summary>" else CLOSE, token.markup))
+                self._line.append(Run("", "" if token.markup.lower() == "</summary>" else CLOSE, token.markup))
             case "tag_hidden":
-                self._line.append(Span("", "", token.markup))
+                self._line.append(Run("", "", token.markup))
             case "footnote":
-                self._line.append(Span(_in_script("sup", token.content), f"{self._style} link".strip(), token.markup))
+                self._line.append(Run(_in_script("sup", token.content), f"{self._style} link".strip(), token.markup))
             case "tag_break":
                 self._tag_break(token.markup)
             case "reference":
@@ -148,7 +149,7 @@ class _Builder:
             self._link_text += text
         name = f"{self._style} {style}".strip() if style else self._style
         if script := next((s for s in reversed(self._styles) if s in _SCRIPTS), ""):
-            self._line.append(Span(_in_script(script, text), name, text))
+            self._line.append(Run(_in_script(script, text), name, text))
             return
         self._line.extend(untabbed(text.replace("\n", " "), name))
 
@@ -157,32 +158,32 @@ class _Builder:
         drawn = clean(token.content).replace("\n", " ").replace("\t", " ")
         if token.content in _KEEP_BACKSLASH or not drawn:
             drawn = token.markup
-        self._line.append(Span(drawn, self._style, token.markup))
+        self._line.append(Run(drawn, self._style, token.markup))
 
     def _break(self, source: str) -> None:
         if source:
-            self._line.append(Span("", "", source))
+            self._line.append(Run("", "", source))
         self._done.append(tuple(self._line))
         self._line = []
 
     def _tag_break(self, source: str) -> None:
         """A line end that a tag writes. A copy has the tag, and the source's own line end where that follows."""
         tag, newline, _ = source.partition("\n")
-        self._line.append(Span("", "" if newline else BREAK, tag))
+        self._line.append(Run("", "" if newline else BREAK, tag))
         self._done.append(tuple(self._line))
         self._line = []
 
     def _link_opens(self, token: Token) -> None:
         self._links.append(token)
         self._link_text = ""
-        self._line.append(Span("", OPEN, "<" if token.info == "auto" else "["))
+        self._line.append(Run("", OPEN, "<" if token.info == "auto" else "["))
         self._styles.append("link")
 
     def _link_closes(self) -> None:
         self._styles.pop()
         token = self._links.pop()
         if token.info == "auto":
-            self._line.append(Span("", CLOSE, ">"))
+            self._line.append(Run("", CLOSE, ">"))
         else:
             written = token.markup if token.info == "reference" else None
             self._address(str(token.attrs.get("href", "")), str(token.attrs.get("title") or ""), written)
@@ -193,15 +194,15 @@ class _Builder:
         address, title = clean(address), clean(title).replace("\n", " ").replace("\t", " ")
         tail = f' "{title}"' if title else ""
         source = f"({address}{tail})" if written is None else written
-        self._line.append(Span("", CLOSE, "]"))
+        self._line.append(Run("", CLOSE, "]"))
         if self._link_text == address and not title:
-            self._line.append(Span("", "", source))
+            self._line.append(Run("", "", source))
         else:
-            self._line.append(Span(f" ({address}{tail})" if address or tail else " ()", "url", source))
+            self._line.append(Run(f" ({address}{tail})" if address or tail else " ()", "url", source))
 
     def _image(self, token: Token) -> None:
         alt = clean(token.content).replace("\n", " ").replace("\t", " ")
         self._link_text = ""
-        self._line.append(Span("", OPEN, "!["))
-        self._line.append(Span(f"image: {alt}" if alt else "image", f"{self._style} link".strip(), alt))
+        self._line.append(Run("", OPEN, "!["))
+        self._line.append(Run(f"image: {alt}" if alt else "image", f"{self._style} link".strip(), alt))
         self._address(str(token.attrs.get("src", "")), str(token.attrs.get("title") or ""))

@@ -8,8 +8,9 @@ from itertools import accumulate
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.rows import Row
 from kvchat.ui.render.wrap import one_cell_each, plain_rows
+from kvchat.ui.runs import Run
 
 PART = 16 * 1024
 """Characters that are laid out at once, about: 15 ms."""
@@ -55,7 +56,7 @@ class LazyText:
         self.seen = 0
         """Parts that are laid out."""
         for part in self._parts:
-            self.rows.append(replace(UNSEEN, spans=(Span("", "", part.text + part.end),)))
+            self.rows.append(replace(UNSEEN, runs=(Run("", "", part.text + part.end),)))
             self.rows += [UNSEEN] * (part.height - 1)
 
     def lay_out(self, row: int, above: int, below: int) -> int:

@@ -20,13 +20,14 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words
 from kvchat.text.messages import GO_ON
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
-from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
+from kvchat.ui.render.rows import BLANK, GAP, Row
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
 from kvchat.ui.render.wrap import plain_rows, wrapped
+from kvchat.ui.runs import Run, width_of
 
 _FOLDED, _UNFOLDED = "▸ ", "▾ "
-_BAR = Span("│ ", "border", "")
-CARET = Span("▍", "accent", "")
+_BAR = Run("│ ", "border", "")
+CARET = Run("▍", "accent", "")
 """At the end of what is being written."""
 MOST_SHOWN = 800
 """Characters of a call that are looked at for its line."""
@@ -116,20 +117,18 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False, key: 
     wanted = min(cell_len(one_line(item.title)), width // 2) + 2
     right = figure_spans(item.figures, room - max(TITLE_ROOM, wanted)) if item.figures else []
     if not right and room - cell_len(item.time) >= TITLE_ROOM:
-        right = [Span(one_line(item.time), "muted", "")]
-    taken = spans_width(right)
+        right = [Run(one_line(item.time), "muted", "")]
+    taken = width_of(right)
     title = one_line(item.title, max(4, room - taken - 2)) or "unnamed"
     gap = max(1, width - cell_len(title + versions + hint) - taken)
     style = "title-user" if item.role is Role.USER else "title-model"
-    return Row(
-        (Span(title, style), Span(versions, VERSIONS, ""), Span(hint, "key", ""), Span(" " * gap, "", ""), *right)
-    )
+    return Row((Run(title, style), Run(versions, VERSIONS, ""), Run(hint, "key", ""), Run(" " * gap, "", ""), *right))
 
 
-def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
+def figure_spans(figures: TurnFigures, room: int) -> list[Run]:
     """`█████▒ 98 % cached · TTFT 0.14 s · 58 tok/s`, as much of it as fits in `room` cells: what part of the prompt was
     cached, new and wasted, then the figures. The first of them and the speed stay longest; then a cause gives way."""
-    words, bar = answer_words(figures), list[Span]()
+    words, bar = answer_words(figures), list[Run]()
     rate = next((text for text in words if text.endswith(" tok/s")), "")
     if words and cell_len(f"{words[0]} · {rate}") > room:
         words[0] = words[0].partition(":")[0]
@@ -140,16 +139,16 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
     if known and kept and cell_len(" · ".join(kept)) + BAR < room:
         lost = figures.notable_waste
         parts = (cached or 0, CACHED), (lost, WASTED), ((evaluated or 0) - lost, EVALUATED)
-        bar = [*cells([(tokens / (prompt or 1), *look) for tokens, look in parts], BAR), Span(" ")]
+        bar = [*cells([(tokens / (prompt or 1), *look) for tokens, look in parts], BAR), Run(" ")]
         room -= BAR + 1
     for text in words if kept else ():
         if text not in kept and cell_len(" · ".join((*kept, text))) <= room:
             kept.append(text)
-    spans: list[Span] = []
+    runs: list[Run] = []
     for text in (text for text in words if text in kept):
         style = "wasted" if figures.notable_waste and text is words[0] else "muted"
-        spans += [Span(" · " if spans else "", "muted"), Span(text, style)]
-    return [span.uncopied() for span in (*bar, *spans)]
+        runs += [Run(" · " if runs else "", "muted"), Run(text, style)]
+    return [run.uncopied() for run in (*bar, *runs)]
 
 
 def head_rows(
@@ -170,11 +169,11 @@ def call_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Row]:
     size = f" · {lines:,} {'line' if lines == 1 else 'lines'}" if item.blocks else ""
     label = one_line(item.title, max(8, width - 2 - cell_len(size))) + size
     if not item.blocks:
-        return [Row((Span(_FOLDED, "fold-mark", ""), Span(label, "fold", "")), "")]
+        return [Row((Run(_FOLDED, "fold-mark", ""), Run(label, "fold", "")), "")]
     rows = [_fold_row(label, "fold:context", unfolded)]
     for block in item.blocks if unfolded else ():
         if block.kind != NOTE:
-            rows.append(Row((_BAR, Span(one_line(block.source, max(8, width - 2)), "fold", ""))))
+            rows.append(Row((_BAR, Run(one_line(block.source, max(8, width - 2)), "fold", ""))))
             rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
     return rows
 
@@ -187,7 +186,7 @@ def written_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Ro
         size = f" · {len(item.call):,} characters"
         label = one_line(label, max(8, room - cell_len(size))) + size
     if item.streaming:
-        return [Row((Span(_FOLDED, "fold-mark", ""), Span(label, "fold", ""), CARET), "")]
+        return [Row((Run(_FOLDED, "fold-mark", ""), Run(label, "fold", ""), CARET), "")]
     rows = [_fold_row(label, "fold:call", unfolded)]
     if unfolded:
         rows += plain_rows(clean(item.call), width, "reasoning", first=(_BAR,), rest=(_BAR,))
@@ -210,7 +209,7 @@ def reasoning_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[
 
 def _fold_row(label: str, action: str, unfolded: bool) -> Row:
     mark = _UNFOLDED if unfolded else _FOLDED
-    return Row((Span(mark, "fold-mark", ""), Span(label, "fold", "")), "", action=action)
+    return Row((Run(mark, "fold-mark", ""), Run(label, "fold", "")), "", action=action)
 
 
 def _plural(number: int, word: str, words: str) -> str:
@@ -283,7 +282,7 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
         if block.kind == STDIN:
             named = "standard input"
         name = "time" if block.kind == TIME else one_line(named, max(8, width - 2))
-        rows.append(Row((_BAR, Span(name, "fold", ""))))
+        rows.append(Row((_BAR, Run(name, "fold", ""))))
         rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
     return rows
 
@@ -310,7 +309,7 @@ def foot_rows(
     item: TranscriptItem,
     width: int,
     folds: Folds,
-    live: Sequence[Span] | None = None,
+    live: Sequence[Run] | None = None,
     *,
     selected: bool = False,
     has_keys: bool = True,
@@ -334,7 +333,7 @@ def foot_rows(
     if item.call:
         rows += written_rows(item, width, unfolded=folds.call)
     if live:
-        rows += wrapped([span.uncopied() for span in live], width, end="")
+        rows += wrapped([run.uncopied() for run in live], width, end="")
     if item.state is State.ERROR:
         does = (*_going_on(item), RETRY, ("transcript.copy", "copy"))
         rows += error_box(clean(item.note) or "The server answered with an error.", width, does, has_keys, key)
@@ -343,17 +342,17 @@ def foot_rows(
     return [*rows, BLANK]
 
 
-def _ending(item: TranscriptItem, has_keys: bool, key: KeyOf) -> list[Span]:
+def _ending(item: TranscriptItem, has_keys: bool, key: KeyOf) -> list[Run]:
     """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · Tab, then c continue · r retry`."""
     glyph, words, style, does = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
         words += f" ({item.figures.predicted_tokens:,})"
     note = one_line(item.note)
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
-    spans = [Span(f"{glyph} {told}", style, "")]
+    runs = [Run(f"{glyph} {told}", style, "")]
     for number, one in enumerate((*_going_on(item), *does)):
-        spans += [Span(" · ", "muted", ""), *(() if number or has_keys else _way_there(key)), *_key_spans(one, key)]
-    return spans
+        runs += [Run(" · ", "muted", ""), *(() if number or has_keys else _way_there(key)), *_key_spans(one, key)]
+    return runs
 
 
 def _going_on(item: TranscriptItem) -> tuple[Does, ...]:
@@ -361,29 +360,29 @@ def _going_on(item: TranscriptItem) -> tuple[Does, ...]:
     return (CONTINUE if item.goes_on else ASK_ON,) if item.is_cut else ()
 
 
-def _way_there(key: KeyOf) -> tuple[Span, ...]:
+def _way_there(key: KeyOf) -> tuple[Run, ...]:
     """In front of keys that work in the messages, while the focus is elsewhere."""
-    return Span(key("composer.messages"), "key", ""), Span(", then ", "muted", "")
+    return Run(key("composer.messages"), "key", ""), Run(", then ", "muted", "")
 
 
-def _key_spans(does: Does, key: KeyOf) -> list[Span]:
-    return [Span(key(does[0]), "key", ""), Span(f" {does[1]}", "muted", "")]
+def _key_spans(does: Does, key: KeyOf) -> list[Run]:
+    return [Run(key(does[0]), "key", ""), Run(f" {does[1]}", "muted", "")]
 
 
 def error_box(note: str, width: int, does: Sequence[Does], has_keys: bool, key: KeyOf) -> list[Row]:
     """A failure in a frame, with the keys of what can be done."""
     inner = max(8, min(width, 96) - 4)
-    lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
-    hints = [span for one in does for span in (*_key_spans(one, key), Span("   ", "", ""))][:-1]
+    lines = [row.runs for row in plain_rows(note.strip(), inner, "error-text")]
+    hints = [run for one in does for run in (*_key_spans(one, key), Run("   ", "", ""))][:-1]
     way = _way_there(key)
-    there = way if not has_keys and spans_width([*way, *hints]) <= inner else ()
+    there = way if not has_keys and width_of([*way, *hints]) <= inner else ()
     lines.append((*there, *hints))
     heading = "─ error "
-    rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
-    for spans in lines:
-        used = sum(cell_len(span.text) for span in spans)
+    rows = [Row((Run(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
+    for runs in lines:
+        used = sum(cell_len(run.text) for run in runs)
         rows.append(
-            Row((Span("│ ", "error", ""), *spans, Span(" " * (inner - used) + " ", "", ""), Span("│", "error", "")))
+            Row((Run("│ ", "error", ""), *runs, Run(" " * (inner - used) + " ", "", ""), Run("│", "error", "")))
         )
-    rows.append(Row((Span(f"╰{'─' * (inner + 2)}╯", "error", ""),)))
+    rows.append(Row((Run(f"╰{'─' * (inner + 2)}╯", "error", ""),)))
     return rows

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from kvchat.prompt.images import Thumbnail
-from kvchat.ui.render.rows import PIXELS, Row, Span
+from kvchat.ui.render.rows import PIXELS, Row
+from kvchat.ui.runs import Run
 
 HALF = "▀"
 
@@ -22,4 +23,4 @@ def picture_rows(picture: Thumbnail, width: int) -> list[Row]:
 
 def _row(upper: bytes, lower: bytes) -> Row:
     cells = [f"{PIXELS}{upper[at : at + 3].hex()}/{PIXELS}{lower[at : at + 3].hex()}" for at in range(0, len(upper), 3)]
-    return Row(tuple(Span(HALF * len(list(same)), style, "") for style, same in groupby(cells)), "")
+    return Row(tuple(Run(HALF * len(list(same)), style, "") for style, same in groupby(cells)), "")

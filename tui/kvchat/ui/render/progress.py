@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from kvchat.text import messages
 from kvchat.text.format import count, counted, duration
-from kvchat.ui.render.rows import Span
+from kvchat.ui.runs import Run
 
 CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
 """The glyphs of tokens, and their styles."""
@@ -24,17 +24,17 @@ _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone", "t
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
 
 
-def bar(parts: Sequence[tuple[float, str, str]], width: int) -> list[Span]:
+def bar(parts: Sequence[tuple[float, str, str]], width: int) -> list[Run]:
     """A bar of `width` cells between its edges: (share of the whole, glyph, style) from the left, the rest empty."""
     inside = cells(parts, max(1, width - 2))
-    empty = max(1, width - 2) - sum(len(span.text) for span in inside)
-    return [Span("▕", "border"), *inside, Span(" " * empty), Span("▏", "border")]
+    empty = max(1, width - 2) - sum(len(run.text) for run in inside)
+    return [Run("▕", "border"), *inside, Run(" " * empty), Run("▏", "border")]
 
 
-def cells(parts: Sequence[tuple[float, str, str]], room: int) -> list[Span]:
+def cells(parts: Sequence[tuple[float, str, str]], room: int) -> list[Run]:
     """(share of the whole, glyph, style) as cells of a bar of `room`, as far as the shares go. One that is not 0 has at
     least one cell as long as there is room."""
-    spans: list[Span] = []
+    runs: list[Run] = []
     used, total = 0, 0.0
     later = sum(share > 0 for share, _, _ in parts)
     for share, glyph, style in parts:
@@ -42,21 +42,21 @@ def cells(parts: Sequence[tuple[float, str, str]], room: int) -> list[Span]:
         later -= share > 0
         number = min(room - later, max(round(total * room), used + (share > 0))) - used
         if number > 0:
-            spans.append(Span(glyph * number, style))
+            runs.append(Run(glyph * number, style))
             used += number
-    return spans
+    return runs
 
 
-def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
+def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Run]:
     """As many of the (text, style) words, most important first, as fit, with dots between."""
-    spans: list[Span] = []
+    runs: list[Run] = []
     for text, style in words:
-        separator = " · " if spans else " "
+        separator = " · " if runs else " "
         width -= cell_len(separator) + cell_len(text)
         if width < 0:
             break
-        spans += [Span(separator, "muted"), Span(text, style)]
-    return spans
+        runs += [Run(separator, "muted"), Run(text, style)]
+    return runs
 
 
 def reading_row(
@@ -71,7 +71,7 @@ def reading_row(
     only_new: bool = False,
     cause: str = "",
     estimated: bool = False,
-) -> list[Span]:
+) -> list[Run]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `wasted`: those to
     evaluate that are not new; they come first, with their `cause`. `speed`: tokens per second. `estimated`:
     `processed` is."""
@@ -99,29 +99,29 @@ def reading_row(
         (again * per_token, *WASTED),
         ((done - again) * per_token, *EVALUATED),
     )
-    return [Span(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
+    return [Run(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 
-def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None = None) -> list[Span]:
+def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None = None) -> list[Run]:
     """A prompt that is being read by a server that does not say how far it is."""
     size = counted(prompt_tokens, "token") if prompt_tokens is not None else "size unknown"
     words = [("progress unknown", "muted"), (duration(seconds), "muted"), (size, "muted")]
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
-    return [Span(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
+    return [Run(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 
-def offline_row(way: str, key: str) -> list[Span]:
+def offline_row(way: str, key: str) -> list[Run]:
     """A question waits for a server that is off; `way`: what else can be done, `key`: what cancels it. It takes a
     second row where it is too long for one. The status line shows how long it has waited."""
     return [
-        Span("◌ ", "accent"),
-        Span(f"Server offline · sends when it returns · {key} cancels · {way}", "muted"),
+        Run("◌ ", "accent"),
+        Run(f"Server offline · sends when it returns · {key} cancels · {way}", "muted"),
     ]
 
 
 def waiting_row(
     width: int, phase: str, seconds: float, server_alive: bool | None = None, progress: str = ""
-) -> list[Span]:
+) -> list[Run]:
     """Nothing has come for a while: what is waited for and how far that is, whether the server lives, and for how
     long."""
     words = [
@@ -136,4 +136,4 @@ def waiting_row(
     for shorter in (progress or words[0][0], words[0][0], "waiting"):
         if cell_len(text) + cell_len(time) + 2 > width:
             text = shorter
-    return [Span("◌ ", "accent"), Span(text, style), Span(time, "muted")]
+    return [Run("◌ ", "accent"), Run(text, style), Run(time, "muted")]

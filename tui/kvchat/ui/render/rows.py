@@ -1,31 +1,15 @@
 """Rows: what the transcript draws, one object per screen line, with the way back to the source text.
 
-A row holds style names, and colours only for the pixels of an image. Every span knows what a copy of it gives.
+A row holds names of tones, and colours only for the pixels of an image. Every run knows what a copy of it gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
-from rich.cells import cell_len
 
-
-class Span(NamedTuple):
-    """A piece of a row in one style."""
-
-    text: str
-    """What is drawn. Empty for markup that is in the source but not on the screen."""
-    style: str = ""
-    """Style names separated by spaces, applied from left to right."""
-    source: str | None = None
-    """What a copy gives; None: the drawn text."""
-
-    def uncopied(self) -> Span:
-        """The same, drawn but not copied."""
-        return Span(self.text, self.style, "")
-
+from kvchat.ui.runs import Run
 
 OPEN = "open"
 """The style of an undrawn opening marker, such as `**`; a copy drops it when its partner is not selected."""
@@ -40,7 +24,7 @@ PIXELS = "#"
 class Row(Struct, frozen=True):
     """One screen line."""
 
-    spans: tuple[Span, ...] = ()
+    runs: tuple[Run, ...] = ()
     end: str = "\n"
     """What a copy puts between this row and the next: a newline, the white space a wrap took, or nothing."""
     fill: str = ""
@@ -52,7 +36,7 @@ class Row(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The drawn characters."""
-        return "".join(span.text for span in self.spans)
+        return "".join(run.text for run in self.runs)
 
 
 BLANK = Row()
@@ -65,21 +49,16 @@ def text_of(rows: Iterable[Row]) -> list[str]:
     return [row.text for row in rows]
 
 
-def spans_width(spans: Iterable[Span]) -> int:
-    """Cells that `spans` take."""
-    return sum(cell_len(span.text) for span in spans)
-
-
-def prefixed(rows: Iterable[Row], first: Sequence[Span], rest: Sequence[Span]) -> list[Row]:
+def prefixed(rows: Iterable[Row], first: Sequence[Run], rest: Sequence[Run]) -> list[Row]:
     """`rows` with `first` before the first and `rest` before the others: list markers, quote bars. Before a row
     that a wrap made, the prefix is drawn but not copied."""
-    uncopied = tuple(span.uncopied() for span in rest)
+    uncopied = tuple(run.uncopied() for run in rest)
     out: list[Row] = []
     head = tuple(first)
     for row in rows:
-        if not row.spans and not "".join(span.text for span in head).strip():
-            head = tuple(span.uncopied() for span in head)
-        out.append(Row(head + row.spans, row.end, row.fill, row.action))
+        if not row.runs and not "".join(run.text for run in head).strip():
+            head = tuple(run.uncopied() for run in head)
+        out.append(Row(head + row.runs, row.end, row.fill, row.action))
         head = tuple(rest) if "\n" in row.end else uncopied
     return out
 
@@ -87,7 +66,7 @@ def prefixed(rows: Iterable[Row], first: Sequence[Span], rest: Sequence[Span]) -
 def _pieces(row: Row, start: int, stop: int | None) -> Iterable[tuple[str, str]]:
     """(style, source) of what lies between two character positions of a row; markers at the edges included."""
     position = 0
-    for text, style, source in row.spans:
+    for text, style, source in row.runs:
         begin, position = position, position + len(text)
         if stop is not None and begin > stop:
             return

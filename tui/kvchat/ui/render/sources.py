@@ -15,7 +15,8 @@ from kvchat.clusters import outside
 from kvchat.prompt.citations import citations, cited, name_of, number_of
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import one_line
-from kvchat.ui.render.rows import GAP, Row, Span
+from kvchat.ui.render.rows import GAP, Row
+from kvchat.ui.runs import Run
 
 Source = tuple[int, ContextBlock]
 """A number, and what it means."""
@@ -105,29 +106,29 @@ def linked(rows: Sequence[Row], numbers: Set[int]) -> list[Row]:
 
 
 def _linked(row: Row, numbers: Set[int]) -> Row:
-    spans: list[Span] = []
-    for span in row.spans:
-        if "[" not in span.text or span.source is not None or not _NO_LINKS.isdisjoint(span.style.split()):
-            spans.append(span)
+    runs: list[Run] = []
+    for run in row.runs:
+        if "[" not in run.text or run.source is not None or not _NO_LINKS.isdisjoint(run.tone.split()):
+            runs.append(run)
             continue
         end = 0
-        for start, stop, named in citations(span.text):
+        for start, stop, named in citations(run.text):
             if not numbers.isdisjoint(named):
-                spans.append(Span(span.text[end:start], span.style))
-                spans.append(Span(span.text[start:stop], f"{span.style} {CITE}".strip()))
+                runs.append(Run(run.text[end:start], run.tone))
+                runs.append(Run(run.text[start:stop], f"{run.tone} {CITE}".strip()))
                 end = stop
-        spans.append(Span(span.text[end:], span.style, span.source))
-    return replace(row, spans=tuple(span for span in spans if span.text or span.source))
+        runs.append(Run(run.text[end:], run.tone, run.source))
+    return replace(row, runs=tuple(run for run in runs if run.text or run.source))
 
 
 def numbers_at(row: Row, cell: int) -> tuple[int, ...]:
     """The numbers that a click on this cell of a row means: those of the citation there; in a row that is about sources
     those of the nearest one in front of it too."""
     position, nearest = 0, ""
-    for span in row.spans:
-        is_link = CITE in span.style.split()
-        nearest = span.text if is_link else nearest
-        position += cell_len(span.text)
+    for run in row.runs:
+        is_link = CITE in run.tone.split()
+        nearest = run.text if is_link else nearest
+        position += cell_len(run.text)
         if cell < position:
             return tuple(cited(nearest)) if is_link or row.action == ACTION else ()
     return ()
@@ -140,31 +141,31 @@ def source_rows(sources: Sequence[Source], width: int, *, selected: bool = False
     """What an answer cites, dimmed: on one row, or on one for each where that is too long; with the `key` that opens it
     where the message is selected and there is room."""
     rows = _listed(sources, width, key)
-    hint = (Span(f"  {key}", "key", ""), Span(" open", "muted", ""))
+    hint = (Run(f"  {key}", "key", ""), Run(" open", "muted", ""))
     if selected and cell_len(f"{rows[-1].text}  {key} open") <= width:
-        rows[-1] = replace(rows[-1], spans=(*rows[-1].spans, *hint))
+        rows[-1] = replace(rows[-1], runs=(*rows[-1].runs, *hint))
     return [GAP, *rows]
 
 
 def _listed(sources: Sequence[Source], width: int, key: str) -> list[Row]:
     titles = [(f"[{number}]", title_of(block)) for number, block in sources]
     whole = len(_LABEL) + sum(cell_len(f"{number} {title}") for number, title in titles) + len(_DOT) * (len(titles) - 1)
-    label = Span(_LABEL, "fold")
+    label = Run(_LABEL, "fold")
     if whole <= width:
-        spans = [label]
+        runs = [label]
         for index, (number, title) in enumerate(titles):
-            spans += [Span(_DOT, "fold")] * bool(index) + [Span(number, CITE), Span(f" {title}", "fold")]
-        return [Row(tuple(spans), action=ACTION)]
+            runs += [Run(_DOT, "fold")] * bool(index) + [Run(number, CITE), Run(f" {title}", "fold")]
+        return [Row(tuple(runs), action=ACTION)]
     shown = titles if len(titles) <= MOST else titles[: MOST - 1]
     cells = max(len(number) for number, _ in titles)
     room = max(8, width - len(_LABEL) - cells - 1)
     rows = [
         Row(
             (
-                label if not index else Span(" " * len(_LABEL), "", ""),
-                Span(" " * (cells - len(number)), "", ""),
-                Span(number, CITE),
-                Span(f" {ending(title, room)}", "fold"),
+                label if not index else Run(" " * len(_LABEL), "", ""),
+                Run(" " * (cells - len(number)), "", ""),
+                Run(number, CITE),
+                Run(f" {ending(title, room)}", "fold"),
             ),
             action=ACTION,
         )
@@ -172,20 +173,20 @@ def _listed(sources: Sequence[Source], width: int, key: str) -> list[Row]:
     ]
     if len(shown) < len(titles):
         more = f"and {len(titles) - len(shown):,} more: {key} shows all"
-        rows.append(Row((Span(" " * len(_LABEL), "", ""), Span(more, "fold", ""))))
+        rows.append(Row((Run(" " * len(_LABEL), "", ""), Run(more, "fold", ""))))
     return rows
 
 
-def given_rows(block: ContextBlock, width: int, first: Sequence[Span]) -> list[Row]:
+def given_rows(block: ContextBlock, width: int, first: Sequence[Run]) -> list[Row]:
     """A numbered passage or file of a question: its number and its title, with the headings where there is room."""
     mark = f"[{number_of(block)}] "
-    room = max(8, width - sum(cell_len(span.text) for span in first) - len(mark))
+    room = max(8, width - sum(cell_len(run.text) for run in first) - len(mark))
     title = ending(title_of(block), room)
     left = room - cell_len(title) - 2
     headings = one_line(headings_of(block), left) if left >= 8 else ""
-    spans = (Span(mark.rstrip(), CITE), Span(" ", "", ""))
-    tail = [Span(f"  {headings}", "reasoning", "")] if headings and cell_len(headings) <= left else []
-    return [Row((*first, *spans, Span(title, "fold"), *tail), action=ACTION)]
+    runs = (Run(mark.rstrip(), CITE), Run(" ", "", ""))
+    tail = [Run(f"  {headings}", "reasoning", "")] if headings and cell_len(headings) <= left else []
+    return [Row((*first, *runs, Run(title, "fold"), *tail), action=ACTION)]
 
 
 def ending(text: str, width: int) -> str:

@@ -12,10 +12,11 @@ from msgspec import Struct, field
 
 from kvchat.ui.render.inline import inline_lines
 from kvchat.ui.render.parser import References
-from kvchat.ui.render.rows import Row, Span, spans_width
+from kvchat.ui.render.rows import Row
 from kvchat.ui.render.wrap import plain_rows, wrapped
+from kvchat.ui.runs import Run, width_of
 
-_BAR = Span(" │ ", "border", " | ")
+_BAR = Run(" │ ", "border", " | ")
 MOST_LINES = 2000
 """Lines of a table that are laid out: 0.2 s."""
 MIN_COLUMN = 4
@@ -109,7 +110,7 @@ class TableLayout:
         found = self._naturals.get(line)
         if found is None:
             texts = (inline_lines(cell, "", self._references) for cell in line.cells)
-            found = self._naturals[line] = [max(map(spans_width, lines)) for lines in texts]
+            found = self._naturals[line] = [max(map(width_of, lines)) for lines in texts]
         return found
 
 
@@ -131,7 +132,7 @@ def fitted(naturals: Sequence[int], width: int) -> list[int] | None:
 
 
 def _rule(delimiter: str, columns: Sequence[int]) -> Row:
-    return Row((Span("─┼─".join("─" * column for column in columns), "border", delimiter),))
+    return Row((Run("─┼─".join("─" * column for column in columns), "border", delimiter),))
 
 
 def _padding(room: int, align: str) -> tuple[str, str]:
@@ -153,15 +154,15 @@ def _line_rows(
     height = max(len(rows) for rows in cells)
     out: list[Row] = []
     for number in range(height):
-        spans: list[Span] = [Span("", "", "| ")]
+        runs: list[Run] = [Run("", "", "| ")]
         for index, rows in enumerate(cells):
             if index:
-                spans.append(_BAR)
-            content = rows[number].spans if number < len(rows) else ()
-            before, after = _padding(columns[index] - spans_width(content), aligns[index])
-            spans += [Span(before, style, ""), *content, Span(after, style, "")]
-        spans.append(Span("", "", " |"))
-        out.append(Row(tuple(spans)))
+                runs.append(_BAR)
+            content = rows[number].runs if number < len(rows) else ()
+            before, after = _padding(columns[index] - width_of(content), aligns[index])
+            runs += [Run(before, style, ""), *content, Run(after, style, "")]
+        runs.append(Run("", "", " |"))
+        out.append(Row(tuple(runs)))
     plain = height == 1 and not any("|" in cell for cell in line.cells)
     return out if plain else _copied_whole(out, line.source)
 
@@ -170,7 +171,7 @@ def _copied_whole(rows: list[Row], source: str) -> list[Row]:
     """Rows whose cells do not add up to the source, cut or escaped: any part of them copies the whole line."""
     out = []
     for number, row in enumerate(rows):
-        mute = tuple(span.uncopied() for span in row.spans if span.text)
-        head = (Span("", "", source),) if number == 0 else ()
+        mute = tuple(run.uncopied() for run in row.runs if run.text)
+        head = (Run("", "", source),) if number == 0 else ()
         out.append(Row(head + mute, "\n" if number == len(rows) - 1 else ""))
     return out

@@ -14,7 +14,8 @@ from itertools import pairwise
 from rich.cells import cell_len, split_graphemes
 
 from kvchat.clusters import clusters
-from kvchat.ui.render.rows import Row, Span, prefixed, spans_width
+from kvchat.ui.render.rows import Row, prefixed
+from kvchat.ui.runs import Run, width_of
 
 _ONE_CELL = re.compile(
     "[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u0482\u048a-\u052f\u1e00-\u1eff"
@@ -99,26 +100,26 @@ def _characters(text: str) -> Iterator[tuple[int, int, int]]:
             first, whole = end, 0
 
 
-def sliced(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[tuple[tuple[Span, ...], str]]:
-    """The spans of every (start, stop) row, and the source of what was left out after it. A span across an edge is
+def sliced(runs: Sequence[Run], bounds: Iterable[tuple[int, int]]) -> Iterator[tuple[tuple[Run, ...], str]]:
+    """The runs of every (start, stop) row, and the source of what was left out after it. A run across an edge is
     cut; a closing marker at the edge stays with the text before it."""
-    number = offset = position = 0  # the next span, the next character in it, and in all of them
+    number = offset = position = 0  # the next run, the next character in it, and in all of them
 
-    def taken(stop: int) -> tuple[Span, ...]:
+    def taken(stop: int) -> tuple[Run, ...]:
         nonlocal number, offset, position
-        found: list[Span] = []
-        while number < len(spans):
-            span = spans[number]
-            if position >= stop and (span.text or span.style != "close"):
+        found: list[Run] = []
+        while number < len(runs):
+            run = runs[number]
+            if position >= stop and (run.text or run.tone != "close"):
                 break
-            end = min(len(span.text), offset + stop - position)
-            if end - offset == len(span.text):
-                found.append(span)
+            end = min(len(run.text), offset + stop - position)
+            if end - offset == len(run.text):
+                found.append(run)
             else:
-                source = "" if offset and span.source is not None else span.source
-                found.append(Span(span.text[offset:end], span.style, source))
+                source = "" if offset and run.source is not None else run.source
+                found.append(Run(run.text[offset:end], run.tone, source))
             position += end - offset
-            number, offset = (number + 1, 0) if end == len(span.text) else (number, end)
+            number, offset = (number + 1, 0) if end == len(run.text) else (number, end)
         return tuple(found)
 
     limits = list(bounds)
@@ -129,53 +130,53 @@ def sliced(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator
 
 
 def wrapped(
-    spans: Sequence[Span],
+    runs: Sequence[Run],
     width: int,
     *,
     end: str = "\n",
     fill: str = "",
-    first: Sequence[Span] = (),
-    rest: Sequence[Span] = (),
+    first: Sequence[Run] = (),
+    rest: Sequence[Run] = (),
 ) -> list[Row]:
-    """The rows of one line of `spans`; `first` and `rest` are put before the first row and the others and take
+    """The rows of one line of `runs`; `first` and `rest` are put before the first row and the others and take
     their part of `width`."""
-    room = max(1, width - max(spans_width(first), spans_width(rest)))
-    text = "".join(span.text for span in spans)
+    room = max(1, width - max(width_of(first), width_of(rest)))
+    text = "".join(run.text for run in runs)
     if len(text) <= room and one_cell_each(text):
-        rows = [Row(tuple(spans), end, fill)]
+        rows = [Row(tuple(runs), end, fill)]
     else:
-        parts = list(sliced(spans, breaks(text, room)))
+        parts = list(sliced(runs, breaks(text, room)))
         rows = [Row(kept, skipped, fill) for kept, skipped in parts[:-1]]
         rows.append(Row(parts[-1][0], end, fill))
     return prefixed(rows, first, rest) if first or rest else rows
 
 
-def untabbed(text: str, style: str = "") -> list[Span]:
-    """One line as spans in which a tab is drawn as spaces up to the next stop and copied as a tab."""
+def untabbed(text: str, style: str = "") -> list[Run]:
+    """One line as runs in which a tab is drawn as spaces up to the next stop and copied as a tab."""
     if "\t" not in text:
-        return [Span(text, style)] if text else []
-    spans: list[Span] = []
+        return [Run(text, style)] if text else []
+    runs: list[Run] = []
     column = 0
     for index, part in enumerate(text.split("\t")):
         if index:
             gap = TAB - column % TAB
-            spans.append(Span(" " * gap, style, "\t"))
+            runs.append(Run(" " * gap, style, "\t"))
             column += gap
         if part:
-            spans.append(Span(part, style))
+            runs.append(Run(part, style))
             column += cell_len(part)
-    return spans
+    return runs
 
 
 def plain_rows(
-    text: str, width: int, style: str = "", *, first: Sequence[Span] = (), rest: Sequence[Span] = ()
+    text: str, width: int, style: str = "", *, first: Sequence[Run] = (), rest: Sequence[Run] = ()
 ) -> list[Row]:
     """The rows of clean `text` exactly as it is: line breaks and indentation stay, long lines are wrapped."""
     rows: list[Row] = []
     head, room = first, 0 if first or rest else width
     for line in text.split("\n"):
         if 0 < len(line) <= room and one_cell_each(line):
-            rows.append(Row((Span(line, style),)))
+            rows.append(Row((Run(line, style),)))
         else:
             rows.extend(wrapped(untabbed(line, style), width, first=head, rest=rest))
         head = rest

@@ -32,6 +32,7 @@ from kvchat.prompt.tags import (
 from kvchat.sanitize import one_line
 from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
 from kvchat.ui.bindings import bindings
+from kvchat.ui.runs import fit
 from kvchat.ui.screens.ask import AskScreen, LineError
 from kvchat.ui.screens.filter_list import FilterList, Heading, SearchList
 from kvchat.ui.screens.modal import Hint
@@ -48,7 +49,6 @@ from kvchat.ui.screens.tones import (
     joined,
     shown,
 )
-from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 
 if TYPE_CHECKING:

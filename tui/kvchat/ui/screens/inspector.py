@@ -70,8 +70,8 @@ from kvchat.ui.screens.tones import (
     joined,
     shown,
 )
+from kvchat.ui.widgets.bars import split_cells
 from kvchat.ui.widgets.header_text import HOSTS
-from kvchat.ui.widgets.pieces import split_cells
 from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
 from kvchat.ui.widgets.sidebar_rows import mark_of
 

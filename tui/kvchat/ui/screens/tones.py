@@ -13,7 +13,7 @@ from textual.content import Content
 from kvchat.prompt.context import removed
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
-from kvchat.ui.widgets.pieces import fit
+from kvchat.ui.runs import fit
 from kvchat.ui.widgets.sidebar_rows import Mark
 
 MUTED = ".tone--muted"

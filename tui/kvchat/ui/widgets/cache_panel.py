@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widget import Widget
 
+from kvchat.ui.runs import cut
+from kvchat.ui.tones import ThemeStyles
 from kvchat.ui.widgets.panel_text import Line
-from kvchat.ui.widgets.pieces import TONES, cut
-from kvchat.ui.widgets.theme_styles import ThemeStyles
 
 
 class CachePanel(Widget):
@@ -24,7 +24,7 @@ class CachePanel(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tones = ThemeStyles(self, TONES)
+        self._tones = ThemeStyles(self)
         self._lines: Sequence[Line] = ()
 
     def notify_style_update(self) -> None:
@@ -38,7 +38,4 @@ class CachePanel(Widget):
 
     def render(self) -> Content:
         width = self.content_size.width
-        return Content("\n").join(
-            Content.assemble(*((piece.text, self._tones.style(piece.tone)) for piece in cut(line, width)))
-            for line in self._lines
-        )
+        return Content("\n").join(self._tones.content(cut(line, width)) for line in self._lines)

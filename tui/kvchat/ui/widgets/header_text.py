@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 from kvchat.sanitize import one_line
 from kvchat.text.servers import model_name
-from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, bar, cut, fit, joined, width_of
+from kvchat.ui.runs import Run, Runs, cut, fit, joined, width_of
+from kvchat.ui.widgets.bars import bar
 
 HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud": "cloud"}
 """The classes of hosts in words."""
@@ -23,7 +24,7 @@ _PHASES = {
     "lost": "connection lost",
     "failed": "no server",
 }
-_DOT = Piece(" · ", "quiet")
+_DOT = Run(" · ", "quiet")
 NAME = 8
 """Cells that a model's name keeps."""
 EARLY, NEARLY_FULL, FULL = 0.7, 0.85, 0.95
@@ -54,52 +55,56 @@ class HeaderState(Struct, frozen=True):
     """Of the conversation; empty: it has none yet."""
 
 
-def left(state: HeaderState, width: int) -> list[Piece]:
+def left(state: HeaderState, width: int) -> list[Run]:
     """`TITLE   MODEL · llama.cpp · this machine` in at most `width` cells: the kind of server gives way first, then the
     ends of title and model. Without a title the program's name is there."""
     name, place = model_name(state.model), _place(state)
     title = fit(one_line(state.title), max(12, min(width // 2, width - width_of(place[-1:]) - NAME - 9)))
-    mark = [Piece(title, "strong") if title else Piece("kvchat", "accent")]
+    mark = [Run(title, "bright") if title else Run("kvchat", "accent")]
     if state.incognito:
-        mark += [Piece(" "), Piece(" incognito ", "badge")]
+        mark += [Run(" ", "plain"), Run(" incognito ", "badge")]
     if state.phase in _PHASES:
-        return cut([*mark, Piece("   "), *_connection(state)], width)
+        return cut([*mark, Run("   ", "plain"), *_connection(state)], width)
     room = width - width_of(mark) - 6
     if cell_len(name) > room - width_of(place):
         place = place[-1:]  # where it runs stays
     name = fit(name, max(NAME, room - width_of(place)))
     return cut(
-        [*mark, Piece("   "), *joined([[Piece(name, "plain" if title else "strong")] if name else [], place], _DOT)],
+        [
+            *mark,
+            Run("   ", "plain"),
+            *joined([[Run(name, "plain" if title else "bright")] if name else [], place], _DOT),
+        ],
         width,
     )
 
 
-def _connection(state: HeaderState) -> Pieces:
-    tone: Tone = "warning" if state.phase in ("lost", "failed", "none") else "plain"
+def _connection(state: HeaderState) -> Runs:
+    tone = "alert" if state.phase in ("lost", "failed", "none") else "plain"
     if state.phase in ("connecting", "starting") and state.sentence:
-        return [Piece(one_line(state.sentence), tone)]  # it says so
-    pieces = [Piece(_PHASES[state.phase], tone)]
+        return [Run(one_line(state.sentence), tone)]  # it says so
+    runs = [Run(_PHASES[state.phase], tone)]
     if state.sentence:
-        pieces.append(Piece("  " + one_line(state.sentence), "quiet"))
+        runs.append(Run("  " + one_line(state.sentence), "quiet"))
     elif state.model:
-        pieces.append(Piece("  " + model_name(state.model), "quiet"))
-    return pieces
+        runs.append(Run("  " + model_name(state.model), "quiet"))
+    return runs
 
 
-def _place(state: HeaderState) -> list[Piece]:
+def _place(state: HeaderState) -> list[Run]:
     kind = "built-in engine" if state.embedded else one_line(state.kind)
     host = HOSTS.get(state.host_class, one_line(state.host_class))
-    where = Piece(f" {host} ", "badge") if state.host_class == "cloud" else Piece(host, "quiet")
-    return joined([[Piece(kind, "quiet")] if kind else [], [where]], _DOT)
+    where = Run(f" {host} ", "badge") if state.host_class == "cloud" else Run(host, "quiet")
+    return joined([[Run(kind, "quiet")] if kind else [], [where]], _DOT)
 
 
-def documents(words: Sequence[str], room: int) -> list[Piece]:
+def documents(words: Sequence[str], room: int) -> list[Run]:
     """The first of the ways to say what is searched that fits in `room` cells; nothing where none does."""
     fitting = (one_line(text) for text in words if cell_len(one_line(text)) + 2 <= room)
-    return [Piece(f"{text}  ", "accent")] if (text := next(fitting, "")) else []
+    return [Run(f"{text}  ", "accent")] if (text := next(fitting, "")) else []
 
 
-def meter(state: HeaderState, width: int, *, bar_shown: bool = True) -> list[Piece]:
+def meter(state: HeaderState, width: int, *, bar_shown: bool = True) -> list[Run]:
     """`context ▕███▍   ▏ 3,812/8,192 tokens`, with a sign in front when the window fills up: fixed width for a given
     window; unknown parts are –."""
     used, size = state.context_used, state.context_size
@@ -108,14 +113,14 @@ def meter(state: HeaderState, width: int, *, bar_shown: bool = True) -> list[Pie
     total = "–" if size is None else f"{size:,}"
     said = "–" if used is None else f"{'' if state.context_is_exact else '~'}{used:,}"
     count = f"{said:>{max(len(total), 6)}}/{total}"
-    tokens = Piece(" tokens" if width >= 100 else "", "quiet")
+    tokens = Run(" tokens" if width >= 100 else "", "quiet")
     if not size:
-        return [Piece("context ", "quiet"), Piece(count), tokens]
+        return [Run("context ", "quiet"), Run(count, "plain"), tokens]
     share = (used or 0) / size
-    loud: Tone = "error" if share >= FULL else "warning" if share >= EARLY else "quiet"
-    sign = Piece("▲ " if share >= NEARLY_FULL else "△ " if share >= EARLY else "  ", loud)
-    filled = Piece(bar(share, 16 if width >= 150 else 8), loud)
-    tone: Tone = loud if share >= NEARLY_FULL else "plain"
+    loud = "failure" if share >= FULL else "alert" if share >= EARLY else "quiet"
+    sign = Run("▲ " if share >= NEARLY_FULL else "△ " if share >= EARLY else "  ", loud)
+    filled = Run(bar(share, 16 if width >= 150 else 8), loud)
+    tone = loud if share >= NEARLY_FULL else "plain"
     if not bar_shown:
-        return [*([sign] if loud != "quiet" else []), Piece(count.strip(), tone), Piece(" tokens", "quiet")]
-    return [sign, Piece("context ▕", "quiet"), filled, Piece("▏", "quiet"), Piece(count, tone), tokens]
+        return [*([sign] if loud != "quiet" else []), Run(count.strip(), tone), Run(" tokens", "quiet")]
+    return [sign, Run("context ▕", "quiet"), filled, Run("▏", "quiet"), Run(count, tone), tokens]

@@ -7,18 +7,18 @@ from textual.message import Message
 from textual.widget import Widget
 
 from kvchat.sanitize import clean, one_line
-from kvchat.ui.widgets.pieces import TONES, Piece, Pieces, cut, fit, width_of
-from kvchat.ui.widgets.theme_styles import ThemeStyles
+from kvchat.ui.runs import Run, Runs, cut, fit, width_of
+from kvchat.ui.tones import ThemeStyles
 
 
-def question_lines(title: str, gist: str, key: str, width: int) -> list[Pieces]:
+def question_lines(title: str, gist: str, key: str, width: int) -> list[Runs]:
     """The title with the key that leads to the question, and under it what is asked, in lines of `width` cells."""
     hint = f"{key} answers" if key else "a click answers"
-    head: Pieces = cut([Piece("? ", "accent"), Piece(one_line(title), "accent")], width - len(hint) - 2)
+    head: Runs = cut([Run("? ", "accent"), Run(one_line(title), "accent")], width - len(hint) - 2)
     gap = max(2, width - width_of(head) - len(hint))
-    lines: list[Pieces] = [[*head, Piece(" " * gap), Piece(hint, "accent")]]
+    lines: list[Runs] = [[*head, Run(" " * gap, "plain"), Run(hint, "accent")]]
     if gist:
-        lines.append([Piece("  "), Piece(fit(one_line(clean(gist)), width - 2), "plain")])
+        lines.append([Run("  ", "plain"), Run(fit(one_line(clean(gist)), width - 2), "plain")])
     return lines
 
 
@@ -38,7 +38,7 @@ class QuestionLine(Widget, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tones = ThemeStyles(self, TONES)
+        self._tones = ThemeStyles(self)
         self._question = "", "", ""
 
     def notify_style_update(self) -> None:
@@ -57,7 +57,4 @@ class QuestionLine(Widget, can_focus=True):
 
     def render(self) -> Content:
         width = self.content_size.width or self.app.size.width
-        return Content("\n").join(
-            Content.assemble(*((piece.text, self._tones.style(piece.tone)) for piece in line if piece.text))
-            for line in question_lines(*self._question, width)
-        )
+        return Content("\n").join(self._tones.content(line) for line in question_lines(*self._question, width))

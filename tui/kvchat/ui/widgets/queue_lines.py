@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from kvchat.sanitize import one_line
-from kvchat.ui.widgets.pieces import TONES, Piece, Pieces, cut, fit, width_of
-from kvchat.ui.widgets.theme_styles import ThemeStyles
+from kvchat.ui.runs import Run, Runs, cut, fit, width_of
+from kvchat.ui.tones import ThemeStyles
 
 LOW = 30
 """Rows of the screen below which only FEW lines are shown."""
@@ -20,19 +20,19 @@ FEW, MANY = 3, 6
 HINT = "↑ edits"
 
 
-def queue_lines(texts: Sequence[str], held: str, most: int, width: int) -> list[Pieces]:
+def queue_lines(texts: Sequence[str], held: str, most: int, width: int) -> list[Runs]:
     """What is shown of the queue in lines of `width` cells: what holds it, then at most `most` lines of messages."""
-    lines: list[Pieces] = [[Piece(fit(held, width), "warning")]] if held else []
+    lines: list[Runs] = [[Run(fit(held, width), "alert")]] if held else []
     shown = texts if len(texts) <= most else texts[: most - 1]
     for number, text in enumerate(shown, 1):
-        head = [Piece(f"queued {number}  ", "accent")]
-        lines.append([*head, Piece(fit(one_line(text), width - width_of(head)), "plain")])
+        head = [Run(f"queued {number}  ", "accent")]
+        lines.append([*head, Run(fit(one_line(text), width - width_of(head)), "plain")])
     if len(shown) < len(texts):
-        lines.append([Piece(f"… and {len(texts) - len(shown)} more", "quiet")])
+        lines.append([Run(f"… and {len(texts) - len(shown)} more", "quiet")])
     if lines and not held:
         last = cut(lines[-1], width - len(HINT) - 2)
         gap = width - width_of(last) - len(HINT)
-        lines[-1] = [*last, Piece(" " * gap), Piece(HINT, "quiet")] if gap >= 2 else last
+        lines[-1] = [*last, Run(" " * gap, "plain"), Run(HINT, "quiet")] if gap >= 2 else last
     return lines
 
 
@@ -49,7 +49,7 @@ class QueueLines(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tones = ThemeStyles(self, TONES)
+        self._tones = ThemeStyles(self)
         self._texts: Sequence[str] = ()
         self._held = ""
 
@@ -67,6 +67,5 @@ class QueueLines(Widget):
     def render(self) -> Content:
         width, most = self.content_size.width or self.app.size.width, MANY if self.app.size.height >= LOW else FEW
         return Content("\n").join(
-            Content.assemble(*((piece.text, self._tones.style(piece.tone)) for piece in line if piece.text))
-            for line in queue_lines(self._texts, self._held, most, width)
+            self._tones.content(line) for line in queue_lines(self._texts, self._held, most, width)
         )

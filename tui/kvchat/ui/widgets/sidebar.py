@@ -27,36 +27,27 @@ from kvchat.sanitize import one_line
 from kvchat.text.format import KEPT_MARK
 from kvchat.text.messages import queued_words
 from kvchat.ui.bindings import binding, bindings
+from kvchat.ui.runs import Run, Runs, fit
+from kvchat.ui.tones import ThemeStyles
 from kvchat.ui.widgets.jump import Letter, Target, with_letters
-from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import (
     FRAMES,
     GLYPHS,
     Line,
+    Mark,
     SidebarRow,
     described,
     lines_of,
     mark_of,
     until_midnight,
 )
-from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
-STYLES: StyleTable = {
-    "group": ("$text-muted", "dim ansi_default"),
-    "title": ("$foreground 85%", "ansi_default"),
-    "unread": ("bold $foreground", "bold ansi_default"),
-    "kept": ("$text-muted", "dim ansi_default"),
-    "warning": "$text-warning",
-    "dot": "bold $text-accent",
-    "warm": "$cache-cached",
-    "parked": "$cache-cached",
-    "cold": ("$text-muted", "dim ansi_default"),
-    "unknown": ("$foreground 40%", "dim ansi_default"),
-    "streaming": "$text-accent",
-    "open": ("on $foreground 10%", "bold on ansi_default"),
-    "hover": ("on $foreground 5%", "underline on ansi_default"),
-    "jump": ("bold $background on $accent", "bold ansi_black on $accent"),
-    "cursor": ("on $primary 35%", "$block-cursor-foreground on $block-cursor-background"),
+_MARK_TONES: dict[Mark, str] = {
+    "warm": "cached",
+    "parked": "cached",
+    "cold": "quiet",
+    "unknown": "unknown",
+    "streaming": "accent",
 }
 
 
@@ -103,7 +94,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._ask_warmth = warmth
         self._warmth: dict[str, Warmth] = {}
         """What was shown of the conversations on the screen."""
-        self._styles = ThemeStyles(self, STYLES)
+        self._styles = ThemeStyles(self)
         self.rows: Sequence[SidebarRow] = ()
         self._is_known = False
         """Whether it has received its rows; before that nothing is shown."""
@@ -220,12 +211,12 @@ class Sidebar(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         at = y + self.scroll_offset.y
         if not self.rows and at == 0 and self._is_known:
-            return self._strip([(" No conversations yet", "group")], width)
+            return self._strip([Run(" No conversations yet", "quiet")], width)
         if at >= len(self._lines):
             return self._strip([], width)
         line = self._lines[at]
         if isinstance(line, str):
-            return self._strip([(" " + fit(line, width - 2), "group")], width)
+            return self._strip([Run(" " + fit(line, width - 2), "quiet")], width)
         return self._row(line, width)
 
     def _row(self, index: int, width: int) -> Strip:
@@ -241,14 +232,14 @@ class Sidebar(ScrollView, can_focus=True):
         over = self._overlay(index)
         strip = self._strip(
             [
-                (" ", over),
-                (glyph, mark),
-                (" ", over),
-                (title, "unread" if row.unread else "title"),
-                (kept, "kept"),
-                (tail, "dot"),
-                (gap, over),
-                (queued, "warning"),
+                Run(" "),
+                Run(glyph, _MARK_TONES[mark]),
+                Run(" "),
+                Run(title, "bright" if row.unread else "plain"),
+                Run(kept, "quiet"),
+                Run(tail, "dot"),
+                Run(gap),
+                Run(queued, "warning"),
             ],
             width,
             over,
@@ -261,15 +252,13 @@ class Sidebar(ScrollView, can_focus=True):
         if index == self._cursor and self.has_focus:
             return "cursor"
         if self.rows[index].id == self._open:
-            return "open"
+            return "shown"
         return "hover" if index == self._hover else ""
 
-    def _strip(self, parts: Sequence[tuple[str, str]], width: int, over: str = "") -> Strip:
-        """A line of `width` cells; each part has a style name, and all of them the background of `over`."""
-        base = self._styles.style(*([over] if over else []))
-        content = Content.assemble(
-            *((text, self._styles.style(*filter(None, dict.fromkeys((name, over))))) for text, name in parts if text)
-        )
+    def _strip(self, runs: Runs, width: int, over: str = "") -> Strip:
+        """A line of `width` cells; all of its runs have the background of `over`."""
+        base = self._styles.style(*over.split())
+        content = self._styles.content([Run(run.text, f"{run.tone} {over}") for run in runs])
         return Strip(content.render_segments(base), content.cell_length).adjust_cell_length(width, base.rich_style)
 
     def _spin(self) -> None:

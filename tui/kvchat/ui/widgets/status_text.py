@@ -16,7 +16,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import UNREPORTED, cause_is_unknown, roughly, token_parts, wasted_words
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
-from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, width_of
+from kvchat.ui.runs import Run, Runs, fit, joined, width_of
 
 SHORT = 100
 """Columns below which the short form is used."""
@@ -24,7 +24,7 @@ PADDING = 2
 """Cells of the line that stay empty."""
 WARM_UP_CELLS = (3, 12)
 """The fewest and the most cells in the bar of a conversation that is prefilled ahead."""
-_DOT = Piece(" · ", "quiet")
+_DOT = Run(" · ", "quiet")
 
 
 class Live(Struct, frozen=True):
@@ -48,11 +48,11 @@ class Live(Struct, frozen=True):
 
 def settled(
     turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False, key: str = "F2"
-) -> list[Piece]:
+) -> list[Run]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
     tokens are a sentence with their cause until it was `seen`; `key` leads to more."""
     if not turns:
-        return [Piece("ready", "quiet")]
+        return [Run("ready", "quiet")]
     turn = turns[-1]
     if turn.evaluated_tokens is None:
         return _unreported(turn, state)
@@ -61,64 +61,62 @@ def settled(
     return joined([*_tokens(turn), _ttft(turn)], _DOT)
 
 
-def _tokens(turn: TurnFigures) -> Sequence[Pieces]:
+def _tokens(turn: TurnFigures) -> Sequence[Runs]:
     """`662 tokens cached`, `21 new`, and what was wasted, if anything worth a word was."""
     (cached, label), (fresh, kind), *_ = token_parts(turn)
     lost, about = turn.notable_waste, roughly(turn)
     return [
-        [Piece(f"{about}{cached}", "cached"), Piece(f" tokens {label}", "quiet")],
-        [Piece(f"{about}{fresh}", "new"), Piece(f" {kind}", "quiet")],
-        [Piece(f"{about}{lost:,} wasted", "warning")] if lost else [],
+        [Run(f"{about}{cached}", "cached"), Run(f" tokens {label}", "quiet")],
+        [Run(f"{about}{fresh}", "new"), Run(f" {kind}", "quiet")],
+        [Run(f"{about}{lost:,} wasted", "alert")] if lost else [],
     ]
 
 
-def _wasted(turn: TurnFigures, width: int, key: str) -> list[Piece]:
-    more = (
-        [Piece(f"  {key}", "accent"), Piece(" details" if cause_is_unknown(turn) else " why", "quiet")] if key else []
-    )
-    return [Piece(fit(wasted_words(turn), width - PADDING - width_of(more)), "warning"), *more]
+def _wasted(turn: TurnFigures, width: int, key: str) -> list[Run]:
+    more = [Run(f"  {key}", "accent"), Run(" details" if cause_is_unknown(turn) else " why", "quiet")] if key else []
+    return [Run(fit(wasted_words(turn), width - PADDING - width_of(more)), "alert"), *more]
 
 
-def _unreported(turn: TurnFigures, state: State) -> list[Piece]:
+def _unreported(turn: TurnFigures, state: State) -> list[Run]:
     if state in (State.CANCELLED, State.INTERRUPTED, State.ERROR) and turn.prompt_tokens is None:
         what = {State.CANCELLED: "stopped", State.INTERRUPTED: "cut off"}.get(state, "ended")
-        return [Piece(f"{what} before the server reported its figures", "quiet")]
-    prompt: Pieces = (
-        [] if turn.prompt_tokens is None else [Piece(f"{turn.prompt_tokens:,}"), Piece(" prompt tokens", "quiet")]
+        return [Run(f"{what} before the server reported its figures", "quiet")]
+    prompt: Runs = (
+        [] if turn.prompt_tokens is None else [Run(f"{turn.prompt_tokens:,}", "plain"), Run(" prompt tokens", "quiet")]
     )
-    return joined([prompt, [Piece(f"cached: {UNREPORTED}", "quiet")], _ttft(turn)], _DOT)
+    return joined([prompt, [Run(f"cached: {UNREPORTED}", "quiet")], _ttft(turn)], _DOT)
 
 
-def _ttft(turn: TurnFigures) -> list[Piece]:
-    return [] if turn.ttft_ms is None else [Piece("TTFT ", "quiet"), Piece(duration(turn.ttft_ms / 1000))]
+def _ttft(turn: TurnFigures) -> list[Run]:
+    return [] if turn.ttft_ms is None else [Run("TTFT ", "quiet"), Run(duration(turn.ttft_ms / 1000), "plain")]
 
 
-def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
+def warm_up_runs(progress: PromptProgress | None, room: int) -> list[Run]:
     """`warm-up ▕▒▒▒ ▏ 1,204/3,400`, quiet, while a conversation is prefilled before the user sends; with the cause in
     front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when that
     is little."""
     cause = f"{cause_name(progress.cause)}: " if progress is not None and progress.cause else ""
-    words = [Piece(f"{cause}warm-up", "quiet")]
+    words = [Run(f"{cause}warm-up", "quiet")]
     if progress is None or progress.total <= progress.cached:
-        return [*words, Piece(" …", "quiet")]
+        return [*words, Run(" …", "quiet")]
     done, whole = max(0, progress.processed - progress.cached), progress.total - progress.cached
-    count = Piece(f" {done:>{len(f'{whole:,}')},}/{whole:,}", "quiet")
+    count = Run(f" {done:>{len(f'{whole:,}')},}/{whole:,}", "quiet")
     size = min(WARM_UP_CELLS[1], room - width_of([*words, count]) - 3)
     if size >= WARM_UP_CELLS[0]:
-        words.append(Piece(f" ▕{'▒' * min(size, round(done / whole * size)):<{size}}▏", "quiet"))
+        words.append(Run(f" ▕{'▒' * min(size, round(done / whole * size)):<{size}}▏", "quiet"))
     return [*words, count]
 
 
-def remembered(words: str, key: str, room: int) -> list[Piece]:
+def remembered(words: str, key: str, room: int) -> list[Run]:
     """`memory: 2 noted (F5)`, quiet, in at most `room` cells; without its words where that is little."""
     if not words:
         return []
-    whole = [Piece(f"memory: {one_line(words)}", "quiet"), *([Piece(f" ({key})", "quiet")] if key else [])]
-    short = [Piece(f"memory {key}".rstrip(), "quiet")]
-    return next((pieces for pieces in (whole, short) if width_of(pieces) <= room), [])
+    whole = [Run(f"memory: {one_line(words)}", "quiet"), *([Run(f" ({key})", "quiet")] if key else [])]
+    short = [Run(f"memory {key}".rstrip(), "quiet")]
+    return next((runs for runs in (whole, short) if width_of(runs) <= room), [])
 
 
-def together(room: int, *remarks: Pieces) -> list[Piece]:
+def together(room: int, *remarks: Runs) -> list[Run]:
     """The remarks at the right end, in at most `room` cells: the first ones give way."""
     for first in range(len(remarks)):
         kept = joined(remarks[first:], _DOT)
@@ -127,35 +125,37 @@ def together(room: int, *remarks: Pieces) -> list[Piece]:
     return joined([one for one in remarks if one and width_of(one) <= room][:1], _DOT)
 
 
-def running(live: Live, width: int) -> list[Piece]:
+def running(live: Live, width: int) -> list[Run]:
     """The line while an answer runs: what it waits for, how far the prompt is read, or how fast the answer comes.
     Numbers keep their places."""
     short = width < SHORT
-    clock = Piece(f"{duration(live.elapsed):>7}", "quiet")
+    clock = Run(f"{duration(live.elapsed):>7}", "quiet")
     if live.stopping:
-        return [Piece("stopping… ", "quiet"), clock]
+        return [Run("stopping… ", "quiet"), clock]
     if live.first_token is not None:
         return _answering(live, short, clock)
     if live.progress is not None and not live.waiting:
         return _reading(live.progress, short, clock)
-    return [Piece(one_line(live.waiting) or "waiting for the server", "quiet"), Piece(" …", "quiet"), clock]
+    return [Run(one_line(live.waiting) or "waiting for the server", "quiet"), Run(" …", "quiet"), clock]
 
 
-def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
-    groups: list[Pieces] = [[Piece(live.doing, "accent")]]
+def _answering(live: Live, short: bool, clock: Run) -> list[Run]:
+    groups: list[Runs] = [[Run(live.doing, "accent")]]
     if live.tokens is not None:
         about = "~" if live.estimated else ""
         spent = live.elapsed - (live.first_token or 0.0)
         speed = f"{live.tokens / spent:.1f}" if spent > 0.2 and live.tokens > 1 else "–"
-        groups.append([Piece(f"{speed:>6}"), Piece(" tok/s", "quiet")])
-        groups.append([Piece(f"{about + format(live.tokens, ','):>6}"), Piece(" tok" if short else " tokens", "quiet")])
+        groups.append([Run(f"{speed:>6}", "plain"), Run(" tok/s", "quiet")])
+        groups.append(
+            [Run(f"{about + format(live.tokens, ','):>6}", "plain"), Run(" tok" if short else " tokens", "quiet")]
+        )
     groups.append([clock])
     if live.first_token is not None and not short:
-        groups.append([Piece("TTFT ", "quiet"), Piece(duration(live.first_token))])
+        groups.append([Run("TTFT ", "quiet"), Run(duration(live.first_token), "plain")])
     return joined(groups, _DOT)
 
 
-def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]:
+def _reading(progress: PromptProgress, short: bool, clock: Run) -> list[Run]:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     count = f"{'~' * progress.estimated}{done:,}"
     if short:
@@ -163,25 +163,25 @@ def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]
         return joined(
             [
                 [
-                    Piece("prefill ", "accent"),
-                    Piece(f"{count.replace(',', ''):>{len(str(new))}}/{new}"),
-                    Piece(cached, "quiet"),
+                    Run("prefill ", "accent"),
+                    Run(f"{count.replace(',', ''):>{len(str(new))}}/{new}", "plain"),
+                    Run(cached, "quiet"),
                 ],
                 [clock],
             ],
             _DOT,
         )
     total = f"{new:,}"
-    groups: list[Pieces] = [
-        [Piece("prefill", "accent")],
-        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" cached", "quiet")],
+    groups: list[Runs] = [
+        [Run("prefill", "accent")],
+        [Run("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Run(" cached", "quiet")],
         [
-            Piece(f"{count:>{len(total)}}/{total}", "new"),
-            Piece(" prefilled" if progress.wasted else " new", "quiet"),
+            Run(f"{count:>{len(total)}}/{total}", "new"),
+            Run(" prefilled" if progress.wasted else " new", "quiet"),
         ],
         [clock],
     ]
     left = progress.seconds_left()
     if left is not None and left >= 1:
-        groups.append([Piece(f"about {duration(left)} left", "quiet")])
+        groups.append([Run(f"about {duration(left)} left", "quiet")])
     return joined(groups, _DOT)

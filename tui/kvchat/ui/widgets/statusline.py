@@ -17,9 +17,10 @@ from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
 from kvchat.text.messages import WAITING
+from kvchat.ui.runs import Run, Runs, fit, width_of
 from kvchat.ui.widgets import header_text, status_text
+from kvchat.ui.widgets.bars import BarLine
 from kvchat.ui.widgets.header_text import HeaderState
-from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, fit, width_of
 from kvchat.ui.widgets.status_text import Live
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ CHARACTERS_PER_TOKEN = 4
 """For the estimate of a running answer's tokens, when the server does not count them."""
 
 
-class StatusLine(PieceLine):
+class StatusLine(BarLine):
     """What the last turn cost, or how the running one does; at the right a remark of the app."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -101,24 +102,24 @@ class StatusLine(PieceLine):
         self._seen.update(self._turns[-1:])
         self.refresh()
 
-    def pieces(self, width: int) -> tuple[Pieces, Pieces]:
+    def runs(self, width: int) -> tuple[Runs, Runs]:
         screen = width + status_text.PADDING
         seen = self._seen.issuperset(self._turns[-1:])
         left = (
-            [Piece(one_line(self._waiting), "accent")]
+            [Run(one_line(self._waiting), "accent")]
             if self._waiting
             else status_text.running(self._live, screen)
             if self._live is not None
-            else [Piece(fit(one_line(self._problem), width), "warning")]
+            else [Run(fit(one_line(self._problem), width), "alert")]
             if self._problem
             else status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key)
         )
-        aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
+        aside = [Run(one_line(self._aside), "quiet")] if self._aside else []
         if self._warms_up and self._live is None:
-            aside = status_text.warm_up_pieces(self._warm_up, width - 3 - width_of(left))
+            aside = status_text.warm_up_runs(self._warm_up, width - 3 - width_of(left))
         room = width - 3 - width_of(left)
         memory = status_text.remembered(self._memory, self._memory_key, room)
-        background = [Piece(one_line(self._background), "quiet")] if self._background else []
+        background = [Run(one_line(self._background), "quiet")] if self._background else []
         return left, status_text.together(room, aside, background, memory)
 
 
@@ -144,7 +145,7 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering", *, speed: 
     )
 
 
-class Header(PieceLine):
+class Header(BarLine):
     """The conversation, the model, where it runs, and the context meter."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -172,7 +173,7 @@ class Header(PieceLine):
         """The tokens in the window and how many fit; None is unknown. `exact`: as the server reported them."""
         self.set_state(replace(self.state, context_used=used, context_is_exact=exact, context_size=size))
 
-    def pieces(self, width: int) -> tuple[Pieces, Pieces]:
+    def runs(self, width: int) -> tuple[Runs, Runs]:
         right = header_text.meter(self.state, width + 2)
         if self._documents:
             left = width_of(header_text.left(self.state, width))
@@ -233,7 +234,7 @@ def _key_width(key: tuple[str, str]) -> int:
     return cell_len(f"{key_name(key[0])} {one_line(key[1])}  ")
 
 
-class KeyBar(PieceLine):
+class KeyBar(BarLine):
     """The most useful keys, in order of use; the last one (help) is always there. A click presses the key."""
 
     def __init__(
@@ -247,10 +248,10 @@ class KeyBar(PieceLine):
         self._keys = keys
         self.refresh()
 
-    def pieces(self, width: int) -> tuple[Pieces, Pieces]:
-        left: list[Piece] = []
+    def runs(self, width: int) -> tuple[Runs, Runs]:
+        left: list[Run] = []
         for key, label in fitting(self._keys, width + 2):
-            left += [Piece("  "), Piece(key_name(key), "accent"), Piece(f" {one_line(label)}", "quiet")]
+            left += [Run("  ", "plain"), Run(key_name(key), "accent"), Run(f" {one_line(label)}", "quiet")]
         return left[1:], ()
 
     def on_click(self, event: events.Click) -> None:

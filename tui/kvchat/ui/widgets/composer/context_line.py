@@ -17,9 +17,9 @@ from textual.widget import Widget
 
 from kvchat.sanitize import one_line
 from kvchat.ui.render.sources import ending
+from kvchat.ui.runs import Run, Runs, fit, width_of
+from kvchat.ui.tones import ThemeStyles
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item, homely
-from kvchat.ui.widgets.pieces import fit
-from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 GLYPHS = {MEMORY: "◆", FILE: "▥", PASSAGE: "▤"}
 EMPTY = {MEMORY: "◇", PASSAGE: "▢"}
@@ -30,13 +30,6 @@ SEARCHING = "searching…"
 PLAIN = (" is plain text · {key} on it attaches it", " is text · {key} attaches")
 NEEDS = " needs your y"
 _BETWEEN = " · "
-
-
-class Part(NamedTuple):
-    """A run of text in one style."""
-
-    text: str
-    style: str
 
 
 class Shown(NamedTuple):
@@ -55,37 +48,33 @@ class Shown(NamedTuple):
     """That nothing comes from a place that is mentioned."""
 
 
-def parts(shown: Shown, width: int) -> list[Part]:
+def line_runs(shown: Shown, width: int) -> list[Run]:
     """The line in exactly `width` cells, the rule's own character where it is empty."""
     tail = _tail(shown, width)
     aside = cell_len(tail) + 3 if tail else 0
     found = _heads(shown.items, width - aside)
-    room = width - aside - _length(found) - 2
+    room = width - aside - width_of(found) - 2
     before = _BETWEEN if found else " "
     if note := _note(shown, room - len(before)):
-        found += [Part(before, "quiet"), note]
+        found += [Run(before, "quiet"), note]
     if found:
-        found.append(Part(" ", "quiet"))
-    used = _length(found)
+        found.append(Run(" ", "quiet"))
+    used = width_of(found)
     if used + cell_len(tail) + 3 > width:
         tail = ""
     gap = max(0, width - used - (cell_len(tail) + 2 if tail else 0))
     filled = gap - 1 if tail and gap else gap
     tail = f" {tail} " if tail else ""
-    found += [Part("─" * filled, "line"), Part(tail, "quiet"), Part("─" * (gap - filled), "line")]
+    found += [Run("─" * filled, "line"), Run(tail, "quiet"), Run("─" * (gap - filled), "line")]
     return list(_cut(found, width))
 
 
-def _length(parts: Sequence[Part]) -> int:
-    return sum(cell_len(part.text) for part in parts)
-
-
-def _cut(parts: Sequence[Part], width: int) -> Iterator[Part]:
-    """The parts in at most `width` cells."""
-    for part in parts:
-        text = fit(part.text, width)
+def _cut(runs: Runs, width: int) -> Iterator[Run]:
+    """The runs in at most `width` cells."""
+    for run in runs:
+        text = fit(run.text, width)
         width -= cell_len(text)
-        yield Part(text, part.style)
+        yield Run(text, run.tone)
 
 
 def _tail(shown: Shown, width: int) -> str:
@@ -100,19 +89,19 @@ def _tail(shown: Shown, width: int) -> str:
     return next((words for words in wordings if cell_len(words) <= most), "")
 
 
-def _heads(items: ContextItems, width: int) -> list[Part]:
+def _heads(items: ContextItems, width: int) -> list[Run]:
     """How many of each kind; in few words where many leave no room for a note."""
-    found: list[Part] = []
+    found: list[Run] = []
     for brief in (False, True):
         found = []
         for kind in (MEMORY, FILE, PASSAGE):
             if items.of(kind):
                 offered = kind == PASSAGE and items.is_offer
                 found += [
-                    Part(_BETWEEN if found else " ", "quiet"),
-                    Part(_head(items, kind, brief), "quiet" if offered else "mark"),
+                    Run(_BETWEEN if found else " ", "quiet"),
+                    Run(_head(items, kind, brief), "quiet" if offered else "accent"),
                 ]
-        if _length(found) + NARROWEST + 4 <= width:
+        if width_of(found) + NARROWEST + 4 <= width:
             break
     return found
 
@@ -139,7 +128,7 @@ def _head(items: ContextItems, kind: str, brief: bool) -> str:
     )
 
 
-def _note(shown: Shown, room: int) -> Part | None:
+def _note(shown: Shown, room: int) -> Run | None:
     """The first thing that is wrong, else that nothing comes of a mention, else that one is only text."""
     if room < NARROWEST:
         return None
@@ -148,27 +137,19 @@ def _note(shown: Shown, room: int) -> Part | None:
         more = f" (+{wrong - 1})" if wrong > 1 else ""
         room -= len(more) + 2
         words = _asking(asking[0], room) if asking else fit(one_line(shown.problems[0], 300), room)
-        return Part(f"! {words}{more}", "problem")
+        return Run(f"! {words}{more}", "problem")
     if shown.nothing:
-        return Part(fit(shown.nothing, room), "quiet")
+        return Run(fit(shown.nothing, room), "quiet")
     if shown.pasted:
         for words in (plain.format(key=shown.complete) for plain in PLAIN):
             if (cells := room - len(words)) >= NARROWEST - 4:
-                return Part(fit(f"@{one_line(shown.pasted[0], 300)}", cells) + words, "quiet")
+                return Run(fit(f"@{one_line(shown.pasted[0], 300)}", cells) + words, "quiet")
     return None
 
 
 def _asking(item: Item, room: int) -> str:
     """That a file from outside needs a yes; of its path the end is shown."""
     return ending(one_line(homely(item.outside), 200), max(1, room - len(NEEDS))) + NEEDS
-
-
-STYLES: StyleTable = {
-    "line": "$rule",
-    "mark": "$text-accent",
-    "problem": ("$text-warning", "ansi_yellow"),
-    "quiet": ("$text-muted", "dim ansi_default"),
-}
 
 
 class ContextLine(Widget):
@@ -200,7 +181,7 @@ class ContextLine(Widget):
         """What is no mention because it was pasted."""
         self.nothing = ""
         """That nothing comes from a place that is mentioned."""
-        self._tones = ThemeStyles(self, STYLES)
+        self._tones = ThemeStyles(self)
 
     def put(self, kind: str, items: Sequence[Item]) -> None:
         """Show these of a kind. Those that were left out stay so."""
@@ -222,13 +203,11 @@ class ContextLine(Widget):
         self._tones.clear()
 
     def render(self) -> Content:
-        return Content.assemble(
-            *((part.text, self._tones.style(part.style)) for part in self._parts(self.content_size.width) if part.text)
-        )
+        return self._tones.content(self._runs(self.content_size.width))
 
-    def _parts(self, width: int) -> list[Part]:
+    def _runs(self, width: int) -> list[Run]:
         searching = self.searching or self.sending
         shown = Shown(
             self.items, self.key_shown, searching, self.problems, self.pasted, self.complete_shown, self.nothing
         )
-        return parts(shown, width)
+        return line_runs(shown, width)

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from kvchat.sanitize import one_line
-from kvchat.ui.widgets.pieces import fit
+from kvchat.ui.runs import fit
 
 T = TypeVar("T")
 

@@ -18,9 +18,10 @@ from kvchat.sanitize import clean
 from kvchat.ui.render.lazy_text import UNSEEN, LazyText
 from kvchat.ui.render.message import CARET, NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.parser import MAX_TEXT
-from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.rows import Row
 from kvchat.ui.render.sources import linked
 from kvchat.ui.render.wrap import plain_rows
+from kvchat.ui.runs import Run
 
 if TYPE_CHECKING:
     from kvchat.prompt.images import Thumbnail
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty wind
     from kvchat.ui.render.code import CodeBlock
     from kvchat.ui.render.markdown import MarkdownDocument
 
-Live = Callable[[int], Sequence[Span]]
+Live = Callable[[int], Sequence[Run]]
 """Draws the live row for a width."""
 
 
@@ -269,7 +270,7 @@ class TranscriptEntry:
         number -= len(self._head)
         if self.item.streaming and not self.item.call and number == len(self._body) - 1:
             row = self._body[number]
-            return replace(row, spans=(*row.spans, CARET))
+            return replace(row, runs=(*row.runs, CARET))
         if number < len(self._body):
             return self._keyed(self._body[number])
         return self._foot[number - len(self._body)]

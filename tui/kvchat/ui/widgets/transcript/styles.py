@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from kvchat.reports.rail import Where
 from kvchat.ui.render.rows import PIXELS, Row
-from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
+from kvchat.ui.tones import ThemeStyles
 
 GUTTER = 2
 """Cells at the left of every row: the rail, and the bar of the selected message."""
@@ -27,67 +27,6 @@ RAIL = {
     Where.UNKNOWN: (" ", ""),
 }
 """The rail's glyphs and their styles: colour is what is there, without a prefill."""
-
-STYLES: StyleTable = {
-    "bar": "$accent",
-    "bar-blurred": ("$text-disabled", "dim $text-disabled"),
-    "title-user": ("bold", "bold $text-accent"),
-    "title-model": "bold",
-    "question": ("on $surface", ""),
-    "versions": ("$text-muted", "dim $text-muted"),
-    "key": "$text-accent",
-    "muted": ("$text-muted", "dim $text-muted"),
-    "accent": "$text-accent",
-    "warning": "$text-warning",
-    "error": "$text-error",
-    "error-text": "$foreground",
-    "fold": ("$text-muted", "dim $text-muted"),
-    "fold-mark": ("$text-muted", "dim $text-muted"),
-    "reasoning": ("$text-muted", "dim $text-muted"),
-    "cached": "$cache-cached",
-    "cold": ("$text-disabled", "dim $text-disabled"),
-    "evaluated": "$cache-evaluated",
-    "wasted": "$cache-wasted",
-    "strong": "bold",
-    "em": "italic",
-    "s": "strike",
-    "u": "underline",
-    "sub": "",
-    "sup": "",
-    "code-inline": ("$text-secondary on $surface", "bold $text-accent on $surface"),
-    "link": "underline",
-    "cite": "$text-accent",
-    "url": ("$text-muted", "dim $text-muted"),
-    "heading": "bold $text-accent",
-    "h1": "bold underline",
-    "h2": "",
-    "h3": "",
-    "h4": "",
-    "h5": "$text-muted",
-    "h6": "$text-muted",
-    "bullet": ("$text-muted", "dim $text-muted"),
-    "quote": ("$text-muted", "dim $text-muted"),
-    "quote-bar": ("$text-disabled", "dim $text-disabled"),
-    "rule": ("$text-disabled", "dim $text-disabled"),
-    "border": ("$text-disabled", "dim $text-disabled"),
-    "th": "bold",
-    "code": "on $surface",
-    "code-label": ("$text-muted", "dim $text-muted"),
-    "code-key": "$text-accent",
-    "comment": ("italic $text-muted", "dim $text-muted"),
-    "keyword": "bold $text-primary",
-    "string": "$text-success",
-    "number": "$text-secondary",
-    "name": "$text-accent",
-    "builtin": "$text-primary",
-    "deleted": "$text-error",
-    "inserted": "$text-success",
-    "find": ("$text on $accent-muted", "ansi_black on ansi_yellow"),
-    "find-current": ("bold $background on $accent", "bold ansi_black on ansi_bright_yellow"),
-    "jump": ("bold $background on $accent", "bold ansi_black on $accent"),
-    "more": ("$background on $accent", "ansi_black on $accent"),
-}
-"""The style names that rows may use."""
 
 CSS = """
 Transcript {
@@ -107,7 +46,7 @@ class StyleBook:
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
-        self._theme = ThemeStyles(widget, STYLES)
+        self._theme = ThemeStyles(widget)
         self._styles: dict[str, Style] = {}
 
     def clear(self) -> None:
@@ -141,7 +80,7 @@ class StyleBook:
         glyph, rail = RAIL[where]
         segments = [Segment(glyph, self.style(rail)), Segment("▎" if bar else " ", self.style(f"{tint} {bar}"))]
         used = GUTTER
-        for text, style, _ in row.spans:
+        for text, style, _ in row.runs:
             if text:
                 segments.append(Segment(text, self.style(f"{tint} {style}" if tint else style)))
                 used += cell_len(text)

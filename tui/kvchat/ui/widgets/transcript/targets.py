@@ -31,10 +31,10 @@ def targets_in(entry: TranscriptEntry, number: int, post: Callable[[Message], ob
     elif row.action == "fold:context" and given(item.blocks):
         yield target(-1, SourcesRequested(item.node_id))
     cell = 0
-    for span in row.spans:
-        styles = span.style.split()
+    for run in row.runs:
+        styles = run.tone.split()
         if CITE in styles:
-            yield target(cell, SourcesRequested(item.node_id, tuple(cited(span.text))))
-        elif VERSIONS in styles and span.text:
+            yield target(cell, SourcesRequested(item.node_id, tuple(cited(run.text))))
+        elif VERSIONS in styles and run.text:
             yield target(cell, BranchesRequested(item.node_id))
-        cell += cell_len(span.text)
+        cell += cell_len(run.text)

@@ -28,8 +28,8 @@ from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.reports.rail import NO_WORD, Stretch
 from kvchat.ui.bindings import bindings
 from kvchat.ui.render.message import Folds, TranscriptItem
-from kvchat.ui.render.rows import Span
 from kvchat.ui.render.sources import given, numbers_at
+from kvchat.ui.runs import Run
 from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript import messages
 from kvchat.ui.widgets.transcript.column import Column
@@ -88,7 +88,7 @@ class Transcript(ScrollView, can_focus=True):
         self._painting = False
         self._unfold_reasoning = unfold_reasoning
         self._key: KeyOf = default_key
-        self._live: Callable[[int], Sequence[Span]] | None = None
+        self._live: Callable[[int], Sequence[Run]] | None = None
         self._live_node: str | None = None
         """The message that has the live row."""
         self._pictures: dict[str, Thumbnail] = {}
@@ -188,14 +188,14 @@ class Transcript(ScrollView, can_focus=True):
         self._view.changed(index, entry.stream(partial.text, partial.reasoning, partial.call), height)
         return True
 
-    def set_live(self, live: Callable[[int], Sequence[Span]] | Sequence[Span] | str | None) -> None:
+    def set_live(self, live: Callable[[int], Sequence[Run]] | Sequence[Run] | str | None) -> None:
         """The row below the last message: how far the prompt is read, or what is waited for. A function draws it
         for a width in cells; None removes it."""
         if live is None or callable(live):
             self._live = live
         else:
-            spans = [Span(live, "muted")] if isinstance(live, str) else list(live)
-            self._live = lambda _width: spans
+            runs = [Run(live, "muted")] if isinstance(live, str) else list(live)
+            self._live = lambda _width: runs
         self._place_live()
 
     def _place_live(self) -> None:
