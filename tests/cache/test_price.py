@@ -5,7 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.cache.price import CORRECTION, CheaperWay, PrefillSpan, Price, alternatives, prefill_span, price
+from kvchat.cache.price import (
+    CORRECTION,
+    CheaperWay,
+    HeldOfBranch,
+    PrefillSpan,
+    Price,
+    alternatives,
+    prefill_span,
+    price,
+    price_of_act,
+)
 from kvchat.figures.accounting import TurnFigures
 from kvchat.figures.speed import SpeedFit
 
@@ -147,3 +157,30 @@ def test_a_continued_turn_has_its_question_where_it_was_and_goes_on_for_a_token(
     assert prefill_span("edit", turns, 1) == PrefillSpan(1100, 1500)
     assert prefill_span("regenerate", turns, 1) == PrefillSpan(1499, 1500)
     assert prefill_span("delete", turns, 1) == PrefillSpan(1100, 1100)
+
+
+@pytest.mark.parametrize(
+    ("act", "at", "held", "tokens", "exact"),
+    [
+        ("fork", 1, None, 0, True),
+        ("regenerate", 1, HeldOfBranch(1000, 750, exact=True), 500, True),
+        ("regenerate", 1, HeldOfBranch(1700, 50, exact=True), 1, True),
+        ("open", 2, HeldOfBranch(1000, 750, exact=False), 750, False),
+        ("open", 2, HeldOfBranch(0, None, exact=False), 1750, False),
+        ("delete", 1, HeldOfBranch(0, None, exact=False), 1250, False),
+        ("edit", 1, HeldOfBranch(1400, 350, exact=True), 400, False),
+        ("model", 1, HeldOfBranch(1000, 750, exact=True), 1750, True),
+    ],
+)
+def test_what_is_not_held_before_an_act_is_prefilled_too(act, at, held, tokens, exact) -> None:
+    found = price_of_act(act, TURNS, at, None, held=held)
+    assert (found.tokens, found.exact) == (tokens, exact)
+
+
+def test_an_act_that_makes_the_prompt_longer_costs_what_it_adds() -> None:
+    whole = price_of_act("system", TURNS, 0, SPEED)
+    longer = price_of_act("system", TURNS, 0, SPEED, grows=40, is_counted=False)
+    assert whole.tokens is not None and longer.tokens == whole.tokens + 40 and whole.exact and not longer.exact
+    assert longer.alternative is not None and longer.alternative.tokens == CORRECTION
+    assert price_of_act("edit", TURNS, 0, None, start=300).tokens == 700, "the system prompt stays"
+    assert price_of_act("open", [None], 0, None) == Price(None)

@@ -11,6 +11,7 @@ from enum import StrEnum, auto
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.figures.accounting import TurnFigures
 from kvchat.figures.cause import Cause
@@ -46,6 +47,15 @@ class PrefillSpan(Struct, frozen=True):
     @property
     def tokens(self) -> int:
         return self.end - self.start
+
+
+class HeldOfBranch(Struct, frozen=True):
+    """What a server holds of a branch before an act."""
+
+    tokens: int
+    missing: int | None
+    """Tokens that the next turn would prefill a second time; None: all of them."""
+    exact: bool
 
 
 class CheaperWay(StrEnum):
@@ -105,6 +115,35 @@ def price(
         return Price(tokens, exact=exact)
     fitted = speed if isinstance(speed, SpeedFit) else SpeedFit(1 / speed, samples=samples)
     return Price(tokens, fitted.range(start, start + tokens), exact=exact)
+
+
+def price_of_act(
+    act: Act,
+    turns: Sequence[TurnFigures | None],
+    turn: int,
+    speed: SpeedFit | None,
+    *,
+    held: HeldOfBranch | None = None,
+    start: int | None = None,
+    grows: int = 0,
+    is_counted: bool = True,
+    spare: bool = False,
+) -> Price:
+    """The price of `act` on the `turn`-th turn, by the figures of the branch's answers, as of `prefill_span`. `held`:
+    None: all that the figures count is held. `start`: where the first changed token is, if not where the figures tell.
+    `grows`: by so many tokens the act makes the prompt longer. `is_counted`: whether it adds no text that only the
+    server can count. `spare`: as of `alternatives`."""
+    span = prefill_span(act, turns, turn)
+    if span is None:
+        return Price(None)
+    begins, exact = span.start if start is None else start, act != "edit" and is_counted
+    if held is not None and act != "model":  # what the server does not hold before the act is prefilled too
+        missing = span.end if held.missing is None else held.missing
+        begins = max(0, span.end - missing) if act == "open" else min(begins, held.tokens)
+        exact = exact and held.exact
+    cheaper = alternatives(act, turns, turn, speed, spare=spare)
+    found = price(max(0, span.end + grows) - begins, speed, start=begins, exact=exact)
+    return replace(found, alternative=cheaper[0] if cheaper else None)
 
 
 def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> PrefillSpan | None:

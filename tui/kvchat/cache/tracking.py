@@ -12,6 +12,8 @@ from kvchat.cache.causes.evidence import NOBODY as NOBODY
 from kvchat.cache.causes.evidence import LastRead as LastRead
 from kvchat.cache.causes.evidence import Sent as Sent
 from kvchat.cache.causes.evidence import ServerIdentity as ServerIdentity
+from kvchat.cache.holding import Holding as Holding
+from kvchat.cache.holding import taken_by as taken_by
 from kvchat.cache.journal import Journal as Journal
 from kvchat.cache.journal import SentPrompt as SentPrompt
 from kvchat.cache.journal import number_at as number_at
@@ -26,7 +28,6 @@ from kvchat.cache.llamacpp.slot_observer import Look as Look
 from kvchat.cache.llamacpp.slot_state import State as State
 from kvchat.cache.notes import Claim as Claim
 from kvchat.cache.notes import Note as Note
-from kvchat.cache.price import PrefillSpan as PrefillSpan
-from kvchat.cache.price import alternatives as alternatives
-from kvchat.cache.price import prefill_span as prefill_span
+from kvchat.cache.price import HeldOfBranch as HeldOfBranch
 from kvchat.cache.price import price as price
+from kvchat.cache.price import price_of_act as price_of_act

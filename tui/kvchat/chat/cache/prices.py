@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from kvchat.cache import Act, Price
-from kvchat.cache.tracking import PrefillSpan, alternatives, prefill_span, price
+from kvchat.cache.tracking import HeldOfBranch, price, price_of_act
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.conversations.live import OpenConversation
@@ -60,24 +60,25 @@ class Prices:
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1
-        span = prefill_span(act, turns, turn)
-        if span is None:
-            return Price(None)
-        start, exact = span.start, act != "edit" and not text  # the new text may be of any length
-        if act == "edit" and turn == 0:  # the system message stays
-            start = extents(path)[1][0] or 0
-        if act != "model":  # what the server does not hold before the act is prefilled too
-            warmth = self._core.tracker.warmth(id)
-            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
-                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
-                exact = exact and warmth.exact
-            elif warmth is UNKNOWN and self._ended(id, path) is not None:  # nothing is held of it any more
-                start, exact = 0, False
-        if act == "system" and text:
-            span = PrefillSpan(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
-        cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
-        found = price(span.end - start, speed, start=start, exact=exact)
-        return replace(found, alternative=cheaper[0] if cheaper else None)
+        behind_system = extents(path)[1][0] or 0 if turns else None
+        return price_of_act(
+            act,
+            turns,
+            turn,
+            speed,
+            held=self._held(id, path),
+            start=behind_system if act == "edit" and turn == 0 else None,
+            grows=len(text.encode()) // 4 - len(path[0].wire) // 4 if act == "system" and text else 0,
+            is_counted=not text,
+            spare=self._has_room(id),
+        )
+
+    def _held(self, id: str, path: Sequence[Node]) -> HeldOfBranch | None:
+        """What the server holds of a branch, where that is less than what its figures count, or may be."""
+        warmth = self._core.tracker.warmth(id)
+        if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
+            return HeldOfBranch(warmth.held or 0, warmth.to_prefill, warmth.exact)
+        return HeldOfBranch(0, None, exact=False) if warmth is UNKNOWN and self._ended(id, path) is not None else None
 
     async def exact(
         self, id: str, act: Act, node_id: str | None = None, text: str = "", options: Mapping[str, object] | None = None

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from kvchat.backends.dialect import ChatTurn
-from kvchat.cache import Way
-from kvchat.cache.tracking import DETOUR
+from kvchat.cache.tracking import taken_by
 from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
@@ -66,12 +65,8 @@ class Rail:
             self._read(cache, turn, path[-1].id)
             return _by_messages(cache, conversation.id, path)
         chosen = self._routes.options(cache, conversation.id, path, prefix).chosen
-        if chosen.restores is not None:
-            return Cached(chosen.restores.tokens, Where.STORED)
-        if chosen.way is Way.DETOUR:
-            return Cached(len(prefix) - chosen.tokens + len(DETOUR), Where.STORED)
-        found = cache.simulated.best.predict(prefix, chosen.slot)
-        return Cached(found.cached, Where.SLOT if found.source == "slot" else Where.STORED)
+        tokens, place = taken_by(cache.simulated, prefix, chosen)
+        return Cached(tokens, Where.SLOT if place == "slot" else Where.STORED)
 
     def look_again(self, id: str) -> None:
         """The user comes back to the window: others may have used the slots of its server meanwhile."""

@@ -39,8 +39,8 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.backends.kinds import kind_of
-from kvchat.cache import Cache, Change, Finding, Rewind, ServerState, Shape, Tokens, Trust, Way
-from kvchat.cache.tracking import DETOUR, LastRead, Note, Sent, ServerIdentity, is_tested
+from kvchat.cache import Cache, Change, Finding, Rewind, ServerState, Shape, Tokens, Trust
+from kvchat.cache.tracking import Holding, LastRead, Note, Sent, ServerIdentity, is_tested
 from kvchat.chat.cache.branch_ids import ServerBranchIds
 from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.model_file import model_in_file
@@ -55,7 +55,7 @@ from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
-from kvchat.figures.accounting import NOISE, PromptProgress, TurnFigures
+from kvchat.figures.accounting import PromptProgress, TurnFigures
 from kvchat.figures.cause import Cause
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
@@ -505,24 +505,19 @@ class CacheTracker:
         if cache is None or not cache.prompts.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and live is None:
-            found = self.branch_warmth(id, record.head)
-            if found is not UNKNOWN:
-                return found
+            warmth = self.branch_warmth(id, record.head)
+            if warmth is not UNKNOWN:
+                return warmth
         if not record.turns:
             return UNKNOWN
-        states = [(held, True) for held in cache.simulated.best.slots if held is not None and held.owner == id]
-        states += [(held, False) for held in cache.simulated.best.parked if held.owner == id]
-        if not states and conversation is not None and has_images(wires_of(conversation.path())):
+        found = Holding.of_owner(cache.simulated, id, record.context_used)
+        if found is not None:
+            return _warmth(found)
+        if conversation is not None and has_images(wires_of(conversation.path())):
             return UNKNOWN  # only the server knows its tokens
-        if not states and id in cache.unfollowed:
+        if id in cache.unfollowed:
             return UNKNOWN
-        if not states:
-            return Warmth(Heat.COLD, 0, record.context_used, exact=False)
-        held, in_slot = max(states, key=lambda item: len(item[0].tokens))
-        size = len(held.tokens)
-        missing = max(0, (record.context_used or size) - 1 - size)
-        heat = Heat.WARM if in_slot and missing <= NOISE else Heat.PARKED
-        return Warmth(heat, size, missing, held.at, exact=False)
+        return Warmth(Heat.COLD, 0, record.context_used, exact=False)
 
     def branch_warmth(self, id: str, node_id: str) -> Warmth:
         """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""
@@ -536,22 +531,14 @@ class CacheTracker:
         prefix = cache.prompts.known_prefix(self._requests.after(conversation, path)) or Tokens()
         if not prefix:
             return UNKNOWN
-        simulator = cache.simulated.best
-        found = simulator.predict(prefix)
-        detours = self._ground.settings.cache.detour
-        way = cache.simulated.before(prefix, id, detour=detours).chosen
-        detour = way.way is Way.DETOUR
-        missing = max(0, way.tokens - 1 - (len(DETOUR) if detour else 0))
-        owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]
-        since = max((held.at for held in owned), default=None)
-        exact = cache.simulated.is_sure_of(prefix)
-        if missing <= NOISE:
-            in_slot = not detour and found.source == "slot"
-            heat = Heat.WARM if in_slot else Heat.PARKED
-            return Warmth(heat, max(found.cached, len(prefix) - missing - 1), missing, since, exact)
-        if found.best * 4 >= len(prefix) or found.best > found.cached:
-            return Warmth(Heat.PARKED, found.best, missing, since, exact)
-        return Warmth(Heat.COLD, found.cached, missing, since, exact)
+        return _warmth(Holding.of_prompt(cache.simulated, prefix, id, detour=self._ground.settings.cache.detour))
+
+
+HEATS = {"slot": Heat.WARM, "stored": Heat.PARKED, "nowhere": Heat.COLD}
+
+
+def _warmth(found: Holding) -> Warmth:
+    return Warmth(HEATS[found.place], found.tokens, found.missing, found.since, found.exact)
 
 
 def _ran_out(answer: Node) -> bool:
