@@ -16,7 +16,7 @@ from kvchat.config import Settings
 from kvchat.config.settings import BY_PATH
 from kvchat.config.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, own_theme, variable_defaults
 from kvchat.paths import own_themes
-from kvchat.ui.app import DARK_THEME, LIGHT_THEME
+from kvchat.ui.themes import DARK_THEME, LIGHT_THEME
 from kvchat.ui.tones import TONES as TEXT_TONES
 from tries import tries
 

@@ -633,7 +633,7 @@ async def test_the_terminals_own_colours_replace_ours_once_it_answers(
 ) -> None:
     async with drive(settings=changed(Settings(), "theme", before)) as app:
         await app.command("/theme auto")
-        await app.until(lambda: app.app.follows_terminal)
+        await app.until(lambda: app.app.themes.follows_terminal)
         assert app.app.theme == meanwhile
         app.app.post_message(Background("rgb:ffff/ffff/ffff"))
         await app.until(lambda: app.app.theme == "kvchat-day")

@@ -1,4 +1,4 @@
-"""The app: themes, keys, the palette, and the life of the main screen."""
+"""The app: keys, the palette, its terminal, and the life of the main screen."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from textual.screen import Screen
 from kvchat.chat.errors import ChatError
 from kvchat.commands import keys
 from kvchat.commands.keymap import first_key, keymap, newline_key
-from kvchat.config import ConfigError
-from kvchat.config.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
-from kvchat.paths import Paths, is_missing, own_themes
+from kvchat.config.themes import variable_defaults
+from kvchat.paths import Paths, is_missing
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import binding
 from kvchat.ui.chat_screen import ChatScreen
@@ -33,9 +32,9 @@ from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.sweeper import EVERY, Sweeper
-from kvchat.ui.terminal.background import QUERY, is_light
 from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.terminal.input import Background, TerminalInput
+from kvchat.ui.themes import Themes
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from kvchat.config.problem import Problem
     from kvchat.ui.terminal.desktop import Desktop
 
-DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
-"""Where the user chose none: by the terminal's background."""
 WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
 """What terminals send for Alt and an arrow, and readline's keys, where they are not bound."""
 TYPED_AHEAD_SECONDS = 0.5
@@ -103,44 +100,13 @@ class KvchatApp(App[int]):
         self._guard = ControlFilter()
         self._frame = Frame()
         self._title_shown = ""
-        self.follows_terminal = False
-        """Whether the theme is a light or a dark one as the terminal is."""
-        self._has_themes = False
-        """Whether all themes are registered, or just the one that is wanted."""
-        self._take_theme()
+        self.themes = Themes(self, paths.themes, self.tell_terminal)
+        self._notices += self.themes.begin(service.settings.theme)
         self.keys: Mapping[str, str] = {}
         """The user's keys by action, where they differ from the table."""
         self._notices += map(str, self.take_keys())
 
     # -- start and end
-
-    def _take_theme(self) -> None:
-        """Load the wanted theme. Where the user has no theme files, the others are loaded after the first screen is
-        drawn."""
-        wanted = self.service.settings.theme
-        only = own_theme(DARK_THEME if wanted == AUTOMATIC else wanted) if is_missing(self.paths.themes) else None
-        if only is None:
-            self._take_themes()
-        else:
-            self.register_theme(only)
-        if self.no_color:
-            self.register_theme(theme := plain_theme())
-            self.theme = theme.name
-            return
-        self.follows_terminal = wanted == AUTOMATIC
-        if self.follows_terminal:
-            wanted = DARK_THEME
-        elif wanted not in self.available_themes:
-            self._notices.append(f"There is no theme {one_line(wanted, 40)}. /theme shows them all.")
-            wanted = DARK_THEME
-        self.theme = wanted if wanted in self.available_themes else self.theme
-
-    def _take_themes(self) -> None:
-        themes, problems = load_themes([own_themes(), self.paths.themes])
-        for theme in themes.values():
-            self.register_theme(theme)
-        self._notices += map(str, problems)
-        self._has_themes = True
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -210,16 +176,13 @@ class KvchatApp(App[int]):
             self.ending.fail(str(error))
             return
         self.key_queue.begin()
-        if not self._has_themes:
-            self._take_themes()
-        self._notices += [*screen.load_snippets(), *self._load_personas()]
+        self._notices += [*self.themes.load(), *screen.load_snippets(), *self._load_personas()]
         at_start = [*self.service.store.notices, *self._notices]
         if at_start:  # where the conversations are, and what else is to be read to its end
             more = [f"And {len(at_start) - NOTICES} more."] if len(at_start) > NOTICES else []
             seconds = 60 if self.service.store.notices or len(at_start) > 1 else 0
             screen.workspace.say("\n".join([*at_start[:NOTICES], *more]), "warning", seconds)
-        if self.follows_terminal:
-            self.ask_terminal()
+        self.themes.ask_terminal()
         self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
 
@@ -373,43 +336,8 @@ class KvchatApp(App[int]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)
 
-    def ask_terminal(self) -> None:
-        """Ask the terminal whether it is light or dark. The answer comes any time, or never."""
-        from kvchat.ui.terminal.desktop import is_bare
-
-        if not self.no_color and not is_bare(os.environ):
-            self.tell_terminal(QUERY)
-
     def on_background(self, message: Background) -> None:
-        """What the terminal answered."""
-        if (light := is_light(message.colour)) is None or not self.follows_terminal:
-            return
-        name = LIGHT_THEME if light else DARK_THEME
-        if name != self.theme and name in self.available_themes:
-            self.theme = name
-
-    def wear(self, theme: str) -> None:
-        """Have the colours of a theme that there is from now on; `auto`: those that the terminal's background asks
-        for."""
-        if self.no_color:
-            return
-        self.follows_terminal = theme == AUTOMATIC
-        if self.follows_terminal:
-            if self.theme not in (DARK_THEME, LIGHT_THEME):
-                self.theme = DARK_THEME  # until the terminal answers, if it does
-            self.ask_terminal()
-        elif theme in self.available_themes:
-            self.theme = theme
-
-    def choose_theme(self, theme: str) -> None:
-        """Wear a theme, in later runs too."""
-        from kvchat.config.edit import save_setting
-
-        self.wear(theme)
-        try:
-            save_setting(self.paths.config, "theme", theme)
-        except ConfigError as error:
-            self.chat.workspace.say(str(error), "warning")
+        self.themes.answered(message.colour)
 
     def layers(self) -> Layers:
         """The settings as they are now, with where they come from."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvchat.paths import Paths
     from kvchat.ui.key_queue import KeyQueue
     from kvchat.ui.terminal.desktop import Desktop
+    from kvchat.ui.themes import Themes
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.findbar import FindBar
     from kvchat.ui.widgets.question_line import QuestionLine
@@ -41,8 +42,7 @@ class Host(Protocol):
     key_queue: KeyQueue
     desktop: Desktop | None
     """What there is around the terminal; None until the first frame is drawn."""
-    follows_terminal: bool
-    """Whether the theme is a light or a dark one as the terminal is."""
+    themes: Themes
 
     @property
     def has_terminal(self) -> bool:
@@ -60,12 +60,6 @@ class Host(Protocol):
 
     def layers(self) -> Layers:
         """The settings as they are now, with where they come from. Raises ConfigError."""
-
-    def wear(self, theme: str) -> None:
-        """Have the colours of a theme from now on."""
-
-    def choose_theme(self, theme: str) -> None:
-        """Wear a theme, in later runs too."""
 
     def set_window_title(self, title: str) -> None:
         """The title of the terminal's window."""

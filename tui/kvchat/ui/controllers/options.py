@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kvchat.config import ConfigError
+from kvchat.config.edit import save_setting
 from kvchat.config.themes import AUTOMATIC
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -32,9 +34,13 @@ class OptionController:
             return
         if not name:
             names = sorted(app.available_themes, key=lambda one: (not one.startswith("kvchat"), one))
-            used = AUTOMATIC if host.follows_terminal else app.theme
+            used = AUTOMATIC if host.themes.follows_terminal else app.theme
             name = await self.workspace.ask(ThemeScreen([AUTOMATIC, *names], used, app.theme)) or ""
         if name == AUTOMATIC or name in app.available_themes:
-            host.choose_theme(name)
+            host.themes.wear(name)
+            try:
+                save_setting(host.paths.config, "theme", name)
+            except ConfigError as error:
+                self.workspace.say(str(error), "warning")
         elif name:
             self.workspace.say(f"There is no theme {name}. /theme shows them all.", "warning")

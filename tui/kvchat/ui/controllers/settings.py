@@ -62,7 +62,7 @@ class SettingsController:
         self._service.take_settings(wanted)
         now = self._service.settings
         if now.theme != before.theme:
-            host.wear(now.theme)
+            host.themes.wear(now.theme)
         if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
             host.take_keys()
             screen.show_keys()
