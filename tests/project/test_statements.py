@@ -41,7 +41,7 @@ TABLES: dict[str, dict[str, int]] = {
         "affinity": 370,
         "backends": 5800,
         "bench": 2580,
-        "cache": 1840,
+        "cache": 1880,
         "chat": 15000,
         "commandline": 3410,
         "commands": 210,

@@ -292,12 +292,22 @@ class Hypotheses:
         best = self._best
         if self._pinned is None:
             self._vary(best, best.wrong, _other_similarities, lambda guess: guess.plays(cached, slot))
-        for guess in self._guesses:
-            if guess.said is not None and guess.before is not None and guess.said.slot != slot:
-                guess.simulator = guess.before.copy()
-                self._begun(guess.simulator, slot)
-                guess.simulator.reported(slot, cached)
-                guess.said = replace(guess.said, slot=slot, common=min(guess.said.common, cached))
+        self._play_in(slot)
+
+    def _play_in(self, slot: int) -> list[_Hypothesis]:
+        """Play the last `begin`, as far as it has come, in this slot; the guesses that had it in another one."""
+        moved = [guess for guess in self._guesses if guess.said is not None and guess.said.slot != slot]
+        for guess in moved:
+            assert guess.said is not None and guess.before is not None
+            guess.simulator = guess.before.copy()
+            self._begun(guess.simulator, slot)
+            if self._cached is not None:
+                guess.simulator.reported(slot, self._cached)
+                guess.said = replace(guess.said, common=min(guess.said.common, self._cached))
+            if self._ended is not None:
+                self._ended(guess.simulator, slot)
+            guess.said = replace(guess.said, slot=slot)
+        return moved
 
     def _drop(self) -> None:
         most = self._best.wrong + FAR_BEHIND
@@ -429,9 +439,12 @@ class Hypotheses:
             guess.wrong = min(guess.wrong, self._best.wrong + 1)
         self._guesses, self._dropped = [*self._guesses, *self._dropped], []
 
-    def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
+    def observe(
+        self, counts: Sequence[int | None], used: Collection[int] = (), ran: int | None = None
+    ) -> list[Mismatch]:
         """As `Simulator.observe`; a guess that the slots contradict loses credit. Returns what surprised the best one;
-        nothing where another guess explains the slots."""
+        nothing where another guess explains the slots. `ran`: the slot of the last `begin`, where the server shows it:
+        if that has ended, it is played there."""
         best = self._best
         surprises = [(guess, guess.simulator.observe(counts, used)) for guess in self._guesses]
         cached, ended = self._cached, self._ended
@@ -448,7 +461,11 @@ class Hypotheses:
             explained = self._vary(best, best.wrong + 1, _other_similarities, explains)
         for guess, found in surprises:
             guess.wrong += bool(found)
-        return [] if explained else next(found for guess, found in surprises if guess is best)
+        of_best = next(found for guess, found in surprises if guess is best)
+        for guess in self._play_in(ran) if ran is not None and ended is not None else ():
+            found = guess.simulator.observe(counts, used)
+            of_best = found if guess is best else of_best
+        return [] if explained else of_best
 
 
 def _in_slot(simulator: Simulator, prompt: Tokens, slot: int | None, rewinds: bool) -> int:

@@ -89,9 +89,11 @@ class SlotObserver:
         same = (tasks, tuple(count.tokens for count in counts)) == (self.tasks, self.tokens)
         return is_used and same and not self.state.asleep and not any(count.busy for count in counts)
 
-    def used_since_begin(self, counts: Sequence[SlotCount]) -> list[int]:
-        """The slots whose last task is another one than before the last request of ours."""
-        return _with_new_task(counts, self.tasks_at_begin)
+    def ran_in(self, counts: Sequence[SlotCount]) -> int | None:
+        """The slot of the last request of ours: the only one whose last task is another than before. None: it is not
+        known, as where several are."""
+        used = _with_new_task(counts, self.tasks_at_begin)
+        return used[0] if len(used) == 1 else None
 
     def used_since_look(self, counts: Sequence[SlotCount]) -> list[int]:
         """The slots whose last task is another one than at the last look."""
@@ -140,8 +142,9 @@ class SlotObserver:
             self.simulator.never_began()
             self._came = None
         came, self._came = self._came, None
+        ran = self.ran_in(counts) if self._began else None
         self._began, self._unheard, self.tasks = False, False, tasks
-        surprises = self.simulator.observe([None if count.busy else count.tokens for count in counts], used)
+        surprises = self.simulator.observe([None if count.busy else count.tokens for count in counts], used, ran)
         if came is not None and came[0] < len(counts):
             came[1](counts[came[0]].tokens)
         known = first or emptied or slot is None

@@ -466,7 +466,7 @@ class ServerCache:
         if not self.simulated.guesses.surely_cached(request.tokens, request.pinned):
             return False
         before, counts = self.slots.tasks_at_begin, await self._counts() or ()
-        if self.slots.used_since_begin(counts) != [prediction.slot]:
+        if self.slots.ran_in(counts) != prediction.slot:
             return False
         task, earlier = counts[prediction.slot].task, [task for task in before if task is not None]
         return task is not None and bool(earlier) and task > max(earlier)
@@ -484,8 +484,8 @@ class ServerCache:
         prediction = request.prediction
         if request.altered or abs(prediction.cached - cached) <= TOLERANCE:
             return None
-        new = self.slots.used_since_begin(await self._counts() or ())
-        return new[0] if request.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot else None
+        ran = self.slots.ran_in(await self._counts() or ())
+        return ran if request.turn.answers == 1 and ran != prediction.slot else None
 
     def left(self, tracked: TrackedTurn, ended: EndedAnswers, settled: ChatTurn) -> None:
         """After the answers to a request: find out what it left in the cache, in a task of its own. `settled`: what
@@ -539,7 +539,7 @@ class ServerCache:
             self._unplayed(request, ended.first, await self._counts() or ())
         else:
             self._observe(await self._counts() or (), None)
-        self.journal.answered(request, ended.first, slot_tokens, sampled)
+        self.journal.answered(playback.request, ended.first, slot_tokens, sampled)
 
     async def _play_end(
         self, playback: Playback, request: PredictedRequest, ended: EndedAnswers, sampled: Tokens
@@ -563,6 +563,8 @@ class ServerCache:
         if not await self.cancelled.free(LOOK_S):
             return None
         counts = await self._counts() or ()
+        if (ran := self.slots.ran_in(counts)) is not None and ran != slot:
+            playback.tracked.request, slot = replace(request, prediction=replace(request.prediction, slot=ran)), ran
         self._observe(counts, slot, left)
         return counts[slot].tokens if slot < len(counts) else None
 
