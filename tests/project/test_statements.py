@@ -65,7 +65,7 @@ TABLES: dict[str, dict[str, int]] = {
         "tool_servers": 560,
         "transfer": 1900,
         "ui_render": 620,
-        "ui_transcript": 730,
+        "ui_transcript": 785,
         "ui_widgets": 2050,
         "web": 220,
     },

@@ -86,7 +86,7 @@ async def test_a_message_that_is_not_in_view_is_shown_before_anything_is_done_wi
 
 def barred(app: Any) -> set[str]:
     """The messages that are drawn as selected."""
-    return {entry.item.node_id for entry in app.transcript._column.entries if entry.selected}
+    return {entry.item.node_id for _, entry in app.transcript._column.made() if entry.selected}
 
 
 async def test_shift_selects_several_messages_and_y_copies_them_together(make_app: Any, items: Any) -> None:
@@ -176,7 +176,7 @@ async def test_a_selection_stays_on_its_text_while_messages_above_change(make_ap
         await pilot.hover(Transcript, offset=(13, y))
         await pilot.mouse_up(Transcript, offset=(13, y))
         assert app.screen.get_selected_text() == "select these"
-        app.transcript._toggle(app.transcript._column.entries[0], "reasoning")
+        app.transcript._toggle(app.transcript._column.entry(0), "reasoning")
         await pilot.pause()
         assert app.screen.get_selected_text() == "select these"
 

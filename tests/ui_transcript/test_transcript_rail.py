@@ -19,7 +19,7 @@ async def test_every_row_shows_where_its_tokens_are(make_app: Any, items: Any) -
         await pilot.pause()
         lines = app.lines()
         rail = "".join(line[:1] or " " for line in lines)
-        heights = {entry.item.node_id: entry.height for entry in app.transcript._column.entries}
+        heights = {entry.item.node_id: entry.height for _, entry in app.transcript._column.made()}
         half = sum((row + 0.5) / heights[a1] <= 0.5 for row in range(heights[a1]))
         assert rail.startswith("┃" * heights[q1] + "╎" * half + "│" * (heights[a1] - half) + "│" * heights[q2])
         assert set(rail[heights[q1] + heights[a1] + heights[q2] :]) == {" "}, "what is not told has no mark"

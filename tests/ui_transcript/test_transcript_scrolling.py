@@ -132,7 +132,7 @@ async def test_unfolding_above_the_view_does_not_move_it(make_app: Any, items: A
         app.transcript.scroll_relative(y=-4, animate=False)
         await pilot.pause()
         before = app.lines()
-        app.transcript._toggle(app.transcript._column.entries[0], "reasoning")
+        app.transcript._toggle(app.transcript._column.entry(0), "reasoning")
         await pilot.pause()
         assert app.lines() == before
 
@@ -141,7 +141,7 @@ async def test_ten_thousand_messages_draw_only_what_is_near_the_view(make_app: A
     app = make_app(items.turns(5000))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        drawn = sum(entry.drawn for entry in app.transcript._column.entries)
+        drawn = sum(entry.drawn for _, entry in app.transcript._column.made())
         assert 0 < drawn < 60
         assert len(app.query("Transcript > *")) == 0
         await pilot.press("home")

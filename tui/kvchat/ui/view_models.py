@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.citations import sources
@@ -31,17 +32,55 @@ PATIENCE = 0.3
 """Seconds without news before the row says what is waited for: a warm answer starts without a flicker."""
 
 
-def items_of(
-    conversation: OpenConversation, model: str, now: datetime, continues: Continues = lambda _: True
-) -> list[TranscriptItem]:
-    """The branch in use; the system message only where it is not the standing one of an empty conversation.
-    `continues`: whether its server continues an answer."""
-    items, known = [], dict[int, ContextBlock]()
-    for node in conversation.path()[1:]:
-        if node.message.blocks:
-            known |= sources((node,))
-        items.append(item_of(conversation.tree, node, conversation.live, model, now, known, continues))
-    return items
+class BranchItems:
+    """The messages of the branch in use; the system message only where it is not the standing one of an empty
+    conversation. An item is made when it is asked for, of what its message is then.
+
+    An `ItemSource` of the transcript."""
+
+    def __init__(
+        self,
+        conversation: OpenConversation,
+        model: str,
+        now: datetime,
+        continues: Continues = lambda _: True,
+        below: TranscriptItem | None = None,
+    ) -> None:
+        """`continues`: whether its server continues an answer. `below`: what is shown below the branch."""
+        self._conversation = conversation
+        self._nodes = conversation.path()[1:]
+        self._model = model
+        self._now = now
+        self._continues = continues
+        self._below = below
+        self.ids = [node.id for node in self._nodes]
+        if below is not None:
+            self.ids.append(below.node_id)
+
+    def texts(self) -> Sequence[str]:
+        live, done = self._conversation.live, State.DONE
+        texts = [
+            node.message.text if node.state is done and node.note is None else _shown_text(node, live)
+            for node in self._nodes
+        ]
+        return texts if self._below is None else [*texts, self._below.text]
+
+    def item(self, index: int) -> TranscriptItem:
+        if index == len(self._nodes) and self._below is not None:
+            return self._below
+        node, conversation = self._nodes[index], self._conversation
+        known: dict[int, ContextBlock] = {}
+        if node.role is Role.ASSISTANT:
+            for at, numbered in self._sources:
+                if at <= index:
+                    known |= numbered
+        return item_of(conversation.tree, node, conversation.live, self._model, self._now, known, self._continues)
+
+    @cached_property
+    def _sources(self) -> Sequence[tuple[int, Mapping[int, ContextBlock]]]:
+        """What numbers mean, by the message that brings them."""
+        brought = ((at, sources((node,))) for at, node in enumerate(self._nodes) if node.message.blocks)
+        return [(at, numbered) for at, numbered in brought if numbered]
 
 
 def item_of(
@@ -57,29 +96,43 @@ def item_of(
     at hand."""
     if known is None:
         known = sources(tree.path(node.id))
-    streaming = node.state is State.STREAMING and live is not None and live.node == node.id
-    shown = live if streaming else None
-    text, call = (shown.text, written_call(shown.call)) if shown else (node.text, "")
-    if node.note is not None and node.note.is_a(NoteKind.BROKEN_CALL):
-        text, call = taken_apart(text, str(node.note["call"]))
+    shown = _live_of(node, live)
+    call = written_call(shown.call) if shown else _broken_call(node)[1]
     own = model if node.state is State.STREAMING or node.figures is not None else ""  # else it may be imported
     return TranscriptItem(
         node_id=node.id,
         role=node.role,
         title=_title(node, model_name(node.model or own)),
         time=message_time(node.created, now),
-        text=text,
+        text=_shown_text(node, live),
         reasoning=shown.reasoning if shown else node.message.reasoning,
         blocks=node.message.blocks,
         state=node.state,
         note=note_sentence(node.note) if node.note and node.note.kind != NoteKind.LONGEST else "",
-        siblings=tree.version(node.id),
+        siblings=tree.version(node.id) if node.id in tree else (1, 1),  # it may be dropped before it is drawn
         figures=node.figures,
-        streaming=streaming,
-        sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
+        streaming=shown is not None,
+        sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and shown is None else (),
         call=call,
         goes_on=continues(node),
     )
+
+
+def _live_of(node: Node, live: LiveAnswer | None) -> LiveAnswer | None:
+    """What there is of a message that streams."""
+    return live if node.state is State.STREAMING and live is not None and live.node == node.id else None
+
+
+def _shown_text(node: Node, live: LiveAnswer | None) -> str:
+    shown = _live_of(node, live)
+    return shown.text if shown else _broken_call(node)[0]
+
+
+def _broken_call(node: Node) -> tuple[str, str]:
+    """The text of a message, and the call in it that could not be carried out."""
+    if node.note is not None and node.note.is_a(NoteKind.BROKEN_CALL):
+        return taken_apart(node.text, str(node.note["call"]))
+    return node.text, ""
 
 
 def written_call(call: ToolCall | None) -> str:

@@ -16,7 +16,7 @@ from kvchat.text.prices import summary_offer, summary_ready
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.runs import Run
-from kvchat.ui.view_models import items_of, live_row
+from kvchat.ui.view_models import BranchItems, live_row
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
@@ -82,12 +82,13 @@ class CompactionController:
         here = (running.conversation, running.head) == (conversation.id, conversation.record.head)
         return running if here else None
 
-    def items(self) -> list[TranscriptItem]:
+    def items(self) -> BranchItems:
         """The branch that is looked at, and below it the summary that is being written of it."""
-        workspace = self.workspace
-        items = items_of(workspace.conversation, workspace.model(), workspace.now(), workspace.continues)
-        running = self._summary()
-        return items if running is None else [*items, summary_item(running, self.workspace.key_of("stop"))]
+        workspace, running = self.workspace, self._summary()
+        summary = summary_item(running, workspace.key_of("stop")) if running is not None else None
+        return BranchItems(
+            workspace.conversation, workspace.model(), workspace.now(), workspace.continues, below=summary
+        )
 
     def show(self) -> None:
         """The summary that is being written for the open conversation, if one is."""

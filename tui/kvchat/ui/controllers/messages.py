@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kvchat.commands.acts import number_of
@@ -112,8 +113,8 @@ class MessageController:
 
     def copy_answer(self) -> None:
         """Copy the last answer that has text."""
-        items = [item for item in self._transcript.items if item.role is Role.ASSISTANT and item.text]
-        self._copy_items(items[-1:], "No answer to copy yet")
+        answers = (item for item in reversed(self._transcript.items) if item.role is Role.ASSISTANT and item.text)
+        self._copy_items([*islice(answers, 1)], "No answer to copy yet")
 
     def copy_all(self) -> None:
         """Copy every message of the branch that is shown."""

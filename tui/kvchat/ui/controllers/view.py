@@ -136,7 +136,7 @@ class ConversationView:
             return
         self._kind = server.kind
         if any(node.is_cut for node in current.path()):
-            self._transcript.set_items(self._compaction.items())
+            self._transcript.set_source(self._compaction.items())
 
     # -- the conversation
 
@@ -144,7 +144,7 @@ class ConversationView:
         """All of the open conversation."""
         conversation = self.workspace.conversation
         path = conversation.path()
-        self._transcript.set_items(self._compaction.items())
+        self._transcript.set_source(self._compaction.items())
         asked = [node for node in reversed(path) if node.role is Role.USER]
         self._composer.set_history([node.text for node in asked], lambda at: spans_in(asked[at].message))
         self._status.set_live(None)

@@ -27,23 +27,22 @@ def selection_of(index: int, first: int, last: int, characters: tuple[int, int] 
 
 def selected_text(column: Column, selection: Selection) -> str | None:
     """The source text of what is selected; None: there are no messages."""
-    entries = column.entries
-    if not entries:
+    if not column:
         return None
     start, end = selection
     first, first_row = divmod(start.y, 1 << _ROW_BITS) if start else (0, 0)
-    last, last_row = divmod(end.y, 1 << _ROW_BITS) if end else (len(entries) - 1, 0)
+    last, last_row = divmod(end.y, 1 << _ROW_BITS) if end else (len(column) - 1, 0)
     parts: list[str] = []
-    for index in range(first, min(last, len(entries) - 1) + 1):
-        entry = entries[index]
+    for index in range(first, min(last, len(column) - 1) + 1):
         begins = start is not None and index == first
         ends = end is not None and index == last
-        if not begins and not ends and not entry.drawn:
-            parts.append(f"{entry.item.title}\n{entry.item.text}\n\n")
+        if not begins and not ends and not column.is_drawn(index):
+            item = column[index]
+            parts.append(f"{item.title}\n{item.text}\n\n")
             continue
         parts.append(
             copied(
-                entry.rows(),
+                column.entry(index).rows(),
                 (first_row, max(0, start.x - GUTTER)) if start and begins else None,
                 (last_row, max(0, end.x - GUTTER)) if end and ends else None,
             )

@@ -34,15 +34,23 @@ Live = Callable[[int], Sequence[Run]]
 """Draws the live row for a width."""
 
 
-def estimated_height(item: TranscriptItem, width: int) -> int:
-    """Rows that an item will take, about."""
-    lines = item.text.count("\n") + len(item.text) // max(1, width) + 1 if item.text else 0
-    return 2 + lines + bool(item.blocks) + bool(item.reasoning) + bool(item.call) + 2 * bool(item.sources)
+def estimated_height(text: str, width: int) -> int:
+    """Rows that a message with this text will take, about."""
+    return 2 + (text.count("\n") + len(text) // max(1, width) + 1 if text else 0)
 
 
 def is_long(item: TranscriptItem) -> bool:
     """Whether it is laid out as it comes into view."""
     return len(item.text) > MAX_TEXT and not item.streaming
+
+
+def codes_of(item: TranscriptItem) -> list[CodeBlock]:
+    """The code blocks of a message, in the order of their numbers."""
+    if item.role is not Role.ASSISTANT or is_long(item):
+        return []
+    from kvchat.ui.render.markdown import code_blocks
+
+    return code_blocks(item.text)
 
 
 def _body_of(item: TranscriptItem) -> tuple[object, ...]:
@@ -87,7 +95,7 @@ class TranscriptEntry:
         """The body, where it is laid out as it comes into view."""
         self._shown: TranscriptItem | None = None
         """What the body shows."""
-        self.height = estimated_height(item, width)
+        self.height = estimated_height(item.text, width)
 
     # -- drawing
 
@@ -131,7 +139,7 @@ class TranscriptEntry:
         if width != self._width:
             self._width = width
             self.release()
-            self.height = estimated_height(self.item, width)
+            self.height = estimated_height(self.item.text, width)
 
     def _draw_body(self) -> int:
         """Draw the body, unless it shows the same already; returns the first of its rows that changed."""
@@ -201,7 +209,7 @@ class TranscriptEntry:
         head_stays, foot_stays = reasoning == self.item.reasoning and not begins, call == self.item.call
         self.item = replace(self.item, text=text, reasoning=reasoning, call=call)
         if not self.drawn:
-            self.height = estimated_height(self.item, self._width)
+            self.height = estimated_height(self.item.text, self._width)
             return 0
         caret = max(0, len(self._body) - 1)
         changed = min(self._draw_body(), caret)
@@ -253,7 +261,7 @@ class TranscriptEntry:
             self._draw_body()
             self._frame()
             return self._settle()
-        self.height = estimated_height(self.item, self._width)
+        self.height = estimated_height(self.item.text, self._width)
         return 0
 
     # -- reading
@@ -294,10 +302,4 @@ class TranscriptEntry:
 
     def codes(self) -> list[CodeBlock]:
         """The code blocks, in the order of their numbers."""
-        if self.item.role is not Role.ASSISTANT or is_long(self.item):
-            return []
-        if self._document is not None:
-            return self._document.codes
-        from kvchat.ui.render.markdown import code_blocks
-
-        return code_blocks(self.item.text)
+        return self._document.codes if self._document is not None else codes_of(self.item)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Row
 from kvchat.ui.widgets.transcript.column import Column
 from kvchat.ui.widgets.transcript.entry import TranscriptEntry
@@ -28,14 +27,6 @@ def _folded(text: str) -> str:
     """Small letters, character for character."""
     small = text.lower()
     return small if len(small) == len(text) else text
-
-
-def matches(items: Sequence[TranscriptItem], query: str) -> list[Match]:
-    """Every occurrence of `query` in the texts, without regard to case."""
-    wanted = _folded(query)
-    if not wanted.strip():
-        return []
-    return [Match(item.node_id, number) for item in items for number in range(_folded(item.text).count(wanted))]
 
 
 def marks(rows: Sequence[Row], first: int, query: str) -> list[tuple[int, int, int]]:
@@ -77,7 +68,7 @@ class Finder:
         """Look for `query` in all messages; an empty one ends it. Returns the number of matches."""
         self.query = query if query.strip() else ""
         self.current = None
-        for entry in self._column.entries:
+        for _, entry in self._column.made():
             entry.marks = None
         self._matches, self._number = self._found(), -1
         return len(self._matches)
@@ -89,7 +80,15 @@ class Finder:
             self._number = min(self._number, len(self._matches) - 1)
 
     def _found(self) -> list[Match]:
-        return matches([entry.item for entry in self._column.entries], self.query)
+        """Every occurrence in the texts, without regard to case."""
+        column, wanted = self._column, _folded(self.query)
+        if not wanted:
+            return []
+        return [
+            Match(id, number)
+            for id, text in zip(column.ids, column.texts(), strict=True)
+            for number in range(_folded(text).count(wanted))
+        ]
 
     def nearest(self, y: int) -> int:
         """The last match of a message that starts at or above this row of the column, else the first."""
@@ -110,7 +109,7 @@ class Finder:
         index = self._column.find(match.node)
         if index is None:
             return None
-        entry = self._column.entries[index]
+        entry = self._column.entry(index)
         entry.lay_out(0, 0, sys.maxsize)
         self._column.changed(index)
         self._column.draw_around(index, 0, page, 2 * page)

@@ -26,7 +26,7 @@ class SelectedMessages:
     @property
     def entry(self) -> TranscriptEntry | None:
         index = self.index
-        return None if index is None else self._column.entries[index]
+        return None if index is None else self._column.entry(index)
 
     @property
     def entries(self) -> list[TranscriptEntry]:
@@ -36,7 +36,7 @@ class SelectedMessages:
             return []
         begin = self._column.find(self._first)
         first, last = sorted((index, index if begin is None else begin))
-        return self._column.entries[first : last + 1]
+        return [self._column.entry(at) for at in range(first, last + 1)]
 
     def take(self, node: str | None, extend: bool = False) -> bool:
         """Select a message; None, or one that is not there: none. `extend`: with all from where the selection began.

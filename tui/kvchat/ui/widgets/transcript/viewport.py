@@ -67,14 +67,11 @@ class Viewport:
     def resized(self) -> None:
         """Another size: what was at the top stays there, message by message."""
         anchor = self.anchor()
-        before = self._column.entries[anchor[0]].height if anchor else 1
-        width = self.text_width
-        for entry in self._column.entries:
-            entry.resize(width)
-        self._column.changed(0)
+        before = self._column.entry(anchor[0]).height if anchor else 1
+        self._column.resize(self.text_width)
         if anchor is not None:
             index, row = anchor
-            entry = self._column.entries[index]
+            entry = self._column.entry(index)
             entry.draw()
             self._column.changed(index)
             anchor = index, row * entry.height // max(1, before)
@@ -83,19 +80,18 @@ class Viewport:
     def arrange(self, anchor: tuple[int, int] | None) -> None:
         """Draw what is in view and a page around it, and put `anchor` at the top, or the end at the bottom when it
         is followed. Repaints everything if the view moved over the text."""
-        entries, page = self._column.entries, self.height
+        page = self.height
         if not self._widget.size.width:
             return
-        if not entries:
+        if not self._column:
             self.place(0)
         elif self.following or anchor is None:
-            last = len(entries) - 1
-            self._column.draw_around(last, sys.maxsize, 2 * page, page)
+            self._column.draw_around(len(self._column) - 1, sys.maxsize, 2 * page, page)
             self.place(self.whole_height - page)
         else:
             index, row = anchor
             row = self._column.draw_around(index, row, page, 2 * page)
-            self.place(self._column.top(index) + min(row, entries[index].height - 1))
+            self.place(self._column.top(index) + min(row, self._column.entry(index).height - 1))
         self._widget.refresh()
 
     def place(self, y: int) -> None:
@@ -151,7 +147,7 @@ class Viewport:
 
     def show(self, index: int) -> None:
         """Scroll as little as is needed to see a message, its begin rather than its end."""
-        entry, page = self._column.entries[index], self.height
+        entry, page = self._column.entry(index), self.height
         self._column.draw_around(index, 0, page, 2 * page)
         top, y = self._column.top(index), self.y
         if top < y or entry.height > page:
@@ -164,7 +160,7 @@ class Viewport:
 
     def changed(self, index: int, first_row: int, old_height: int) -> None:
         """Rows of a message have changed from `first_row` on; it was `old_height` rows high."""
-        entry = self._column.entries[index]
+        entry = self._column.entry(index)
         anchor = self.anchor() if entry.height != old_height else None
         top = self._column.top(index)
         self._column.changed(index)
@@ -173,7 +169,7 @@ class Viewport:
         if not self.following and top + old_height >= self.y + self.height:
             self.unseen = self.unseen or entry.height > old_height
         if entry.height != old_height:
-            at_end = index == len(self._column.entries) - 1
+            at_end = index == len(self._column) - 1
             before = self.y
             if at_end and entry.drawn:
                 self.place(self.whole_height - self.height if self.following else before)

@@ -34,8 +34,9 @@ from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript import messages
 from kvchat.ui.widgets.transcript.column import Column
 from kvchat.ui.widgets.transcript.copying import place_of, selected_text, selection_of
-from kvchat.ui.widgets.transcript.entry import TranscriptEntry
+from kvchat.ui.widgets.transcript.entry import TranscriptEntry, codes_of
 from kvchat.ui.widgets.transcript.find import Finder
+from kvchat.ui.widgets.transcript.items import ItemSource, ListedItems
 from kvchat.ui.widgets.transcript.painter import RowPainter
 from kvchat.ui.widgets.transcript.selected import SelectedMessages
 from kvchat.ui.widgets.transcript.streaming import Partial, Stream
@@ -46,13 +47,6 @@ from kvchat.ui.widgets.transcript.viewport import Viewport
 _WORD = re.compile(r"[\w./~@:%+=-]+")
 
 __all__ = ["Transcript", "TranscriptItem"]
-
-
-def _kept(entry: TranscriptEntry | None, item: TranscriptItem) -> TranscriptEntry | None:
-    """The entry a message has already, brought up to date."""
-    if entry is not None and entry.item != item:
-        entry.set_item(item)
-    return entry
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -79,7 +73,7 @@ class Transcript(ScrollView, can_focus=True):
         classes: str | None = None,
     ) -> None:
         super().__init__(name=name, id=id, classes=classes)
-        self._column = Column()
+        self._column = Column(self._entry)
         self._view = Viewport(self, self._column)
         self._selected = SelectedMessages(self._column)
         self._finder = Finder(self._column)
@@ -93,29 +87,32 @@ class Transcript(ScrollView, can_focus=True):
         """The message that has the live row."""
         self._pictures: dict[str, Thumbnail] = {}
         """The images that can be shown, by their names."""
+        self._stretches: Mapping[str, Stretch] = {}
+        """Where the tokens of messages are, by their node ids."""
 
     # -- items
 
     @property
-    def items(self) -> list[TranscriptItem]:
+    def items(self) -> Sequence[TranscriptItem]:
         """What is shown."""
-        return [entry.item for entry in self._column.entries]
+        return self._column
 
     def set_items(self, items: Sequence[TranscriptItem]) -> None:
+        """As `set_source`, for items that are there already."""
+        self.set_source(ListedItems(items))
+
+    def set_source(self, source: ItemSource) -> None:
         """Show these messages. Messages shown before keep their folds and what was drawn; if none of them was
         shown before, it is another conversation and its end is shown."""
         self._stream.flush()
-        entries = self._column.entries
-        known = {entry.item.node_id: entry for entry in entries}
         anchor = self._view.anchor()
-        top = (entries[anchor[0]].item.node_id, anchor[1]) if anchor else None
-        fresh = [_kept(known.get(item.node_id), item) or self._entry(item) for item in items]
-        if not any(item.node_id in known for item in items):
+        top = (self._column.ids[anchor[0]], anchor[1]) if anchor else None
+        if all(self._column.find(id) is None for id in source.ids):
             self._view.following = True
-        self._column.set(fresh)
+        self._column.set(source, self.text_width)
         if self._selected.forget_missing():
             self.post_message(self.Selected(None))
-        if self._selected.mark(fresh):
+        if self._selected.mark([entry for _, entry in self._column.made()]):
             self.refresh()
         self._place_live()
         index = self._column.find(top[0]) if top else None
@@ -125,26 +122,28 @@ class Transcript(ScrollView, can_focus=True):
     def append(self, item: TranscriptItem) -> None:
         """Show one more message at the end."""
         anchor = self._view.anchor()
-        self._column.append(self._entry(item))
+        self._column.append(item)
         self._place_live()
         self._view.unseen = self._view.unseen or not self._view.following
         self._view.arrange(anchor)
 
     def _entry(self, item: TranscriptItem) -> TranscriptEntry:
         folds = Folds(reasoning=self._unfold_reasoning)
-        return TranscriptEntry(item, folds, self.text_width, self._pictures, self.has_focus, self._key)
+        entry = TranscriptEntry(item, folds, self.text_width, self._pictures, self.has_focus, self._key)
+        entry.stretch = self._stretches.get(item.node_id, NO_WORD)
+        return entry
 
     def name_keys(self, key: KeyOf) -> None:
         """Name these keys in the messages."""
         self._key = key
-        for index, entry in enumerate(self._column.entries):
+        for index, entry in self._column.made():
             height = entry.height
             self._view.changed(index, entry.name_keys(key), height)
 
     def add_pictures(self, pictures: Mapping[str, Thumbnail]) -> None:
         """Show these images, by their names, in the messages that have them."""
         self._pictures.update(pictures)
-        for index, entry in enumerate(self._column.entries):
+        for index, entry in self._column.made():
             if any(sha256_of(block) in pictures for block in entry.item.blocks):
                 height = entry.height
                 self._view.changed(index, entry.pictures_came(), height)
@@ -154,7 +153,7 @@ class Transcript(ScrollView, can_focus=True):
         index = self._column.find(node_id)
         if index is None:
             return
-        entry = self._column.entries[index]
+        entry = self._column.entry(index)
         if entry.item != item:
             height = entry.height
             self._view.changed(index, entry.set_item(item), height)
@@ -163,7 +162,7 @@ class Transcript(ScrollView, can_focus=True):
         """Show all reasoning folded or unfolded, from now on too."""
         self._unfold_reasoning = unfolded
         anchor = self._view.anchor()
-        for entry in self._column.entries:
+        for _, entry in self._column.made():
             entry.set_folds(replace(entry.folds, reasoning=unfolded))
         self._column.changed(0)
         self._view.arrange(anchor)
@@ -183,7 +182,7 @@ class Transcript(ScrollView, can_focus=True):
         index = self._column.find(partial.node)
         if index is None:
             return False
-        entry = self._column.entries[index]
+        entry = self._column.entry(index)
         height = entry.height
         self._view.changed(index, entry.stream(partial.text, partial.reasoning, partial.call), height)
         return True
@@ -200,12 +199,11 @@ class Transcript(ScrollView, can_focus=True):
 
     def _place_live(self) -> None:
         """Give the live row to the last message only."""
-        entries = self._column.entries
-        last = entries[-1].item.node_id if entries and self._live else None
+        last = self._column.ids[-1] if self._column and self._live else None
         for node_id, live in ((self._live_node, None), (last, self._live)):
             index = self._column.find(node_id)
             if index is not None and (live is not None or node_id != last):
-                entry = entries[index]
+                entry = self._column.entry(index)
                 height = entry.height
                 self._view.changed(index, entry.set_live(live), height)
         self._live_node = last
@@ -257,7 +255,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _forget_strips(self) -> None:
         self._painter.clear()
-        for entry in self._column.entries:
+        for _, entry in self._column.made():
             entry.strips.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -280,7 +278,7 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _row_strip(self, index: int, row: int, width: int) -> Strip:
-        entry = self._column.entries[index]
+        entry = self._column.entry(index)
         if not entry.is_laid_out(row):
             self.call_later(self._view.arrange, self._view.anchor())
             return self._painter.blank(width)
@@ -289,8 +287,8 @@ class Transcript(ScrollView, can_focus=True):
 
     def set_rail(self, stretches: Mapping[str, Stretch]) -> None:
         """Show where the tokens of messages are; of those that are left out it is not known."""
-        changed = False
-        for entry in self._column.entries:
+        self._stretches, changed = stretches, False
+        for _, entry in self._column.made():
             stretch = stretches.get(entry.item.node_id, NO_WORD)
             if stretch != entry.stretch:
                 entry.stretch, changed = stretch, True
@@ -312,7 +310,7 @@ class Transcript(ScrollView, can_focus=True):
         if index is None:
             return None
         top, y = self._column.top(index), self._view.y
-        last = top + self._column.entries[index].height - 1  # an empty row
+        last = top + self._column.entry(index).height - 1  # an empty row
         return self._selected.node if top < y + self._view.height and last > y else None
 
     @property
@@ -341,7 +339,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _give_keys(self, has_focus: bool) -> None:
         """The keys that messages name work from now on, or no longer."""
-        for index, entry in enumerate(self._column.entries):
+        for index, entry in self._column.made():
             height = entry.height
             first = entry.set_keys(has_focus)
             if entry.selected or entry.height != height or entry.item.names_keys:
@@ -351,22 +349,22 @@ class Transcript(ScrollView, can_focus=True):
 
     def action_select(self, step: int) -> None:
         """The next message, or further in one that is higher than the view."""
-        entries, page = self._column.entries, self._view.height
-        if not entries:
+        ids, page = self._column.ids, self._view.height
+        if not ids:
             return
         index = self._selected.index
         if index is None:
             last = self._column.locate(min(self._column.height - 1, self._view.y + page - 1))
-            self.select(entries[last[0] if last else -1].item.node_id)
+            self.select(ids[last[0] if last else -1])
             return
         top, y = self._column.top(index), self._view.y
-        bottom = top + entries[index].height
+        bottom = top + self._column.entry(index).height
         if step > 0 and top <= y and bottom > y + page + 1:
             self._view.scroll_to(min(y + page - 2, bottom - page))
         elif step < 0 and top < y < bottom:
             self._view.scroll_to(max(y - page + 2, top))
-        elif 0 <= index + step < len(entries):
-            self.select(entries[index + step].item.node_id)
+        elif 0 <= index + step < len(ids):
+            self.select(ids[index + step])
         elif step > 0:
             self.action_last()
 
@@ -375,8 +373,8 @@ class Transcript(ScrollView, can_focus=True):
         index = self._selected.index
         if index is None:
             self.action_select(step)
-        elif 0 <= index + step < len(self._column.entries):
-            self.select(self._column.entries[index + step].item.node_id, extend=True)
+        elif 0 <= index + step < len(self._column):
+            self.select(self._column.ids[index + step], extend=True)
 
     def action_page(self, step: int) -> None:
         """One view up or down; the selection follows where the keys are for messages."""
@@ -385,16 +383,16 @@ class Transcript(ScrollView, can_focus=True):
         y = self._view.y
         place = self._column.locate(y if step < 0 else min(self._column.height, y + self._view.height) - 1)
         if place is not None and self.has_focus:
-            self.select(self._column.entries[place[0]].item.node_id, show=False)
+            self.select(self._column.ids[place[0]], show=False)
 
     def action_first(self) -> None:
-        if self._column.entries:
-            self.select(self._column.entries[0].item.node_id)
+        if self._column:
+            self.select(self._column.ids[0])
             self._view.scroll_to(0)
 
     def action_last(self) -> None:
-        if self._column.entries:
-            self.select(self._column.entries[-1].item.node_id, show=False)
+        if self._column:
+            self.select(self._column.ids[-1], show=False)
         self.follow()
 
     # -- the message that is selected
@@ -426,8 +424,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def code_text(self, number: int) -> str | None:
         """A code block of the message marked on the screen, else of the last one that has so many; None: none has."""
-        entries = reversed(self._column.entries) if self.marked is None else [self._selected.entry]
-        found = (entry.codes() for entry in entries if entry is not None)
+        column, marked = self._column, self._selected.index if self.marked is not None else None
+        places = reversed(range(len(column))) if marked is None else [marked]
+        found = (column.entry(at).codes() if column.is_drawn(at) else codes_of(column[at]) for at in places)
         return next((codes[number - 1].text for codes in found if 0 < number <= len(codes)), None)
 
     def action_fold(self) -> None:
@@ -506,7 +505,7 @@ class Transcript(ScrollView, can_focus=True):
             if (place := self._column.locate(y)) is None:
                 break
             index, row = place
-            entry = self._column.entries[index]
+            entry = self._column.entry(index)
             if not entry.drawn:
                 continue
             if index != seen and row < entry.height - 1:
@@ -533,7 +532,7 @@ class Transcript(ScrollView, can_focus=True):
         if offset is None or place is None or (event.chain == 1 and self.text_selection is not None):
             return
         index, row = place
-        entry = self._column.entries[index]
+        entry = self._column.entry(index)
         entry.draw()
         action, _, value = entry.row(row).action.partition(":")
         if event.chain == 2:
@@ -553,7 +552,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _select_word(self, index: int, row: int, cell: int) -> None:
         text = self._row_strip(index, row, self.size.width).crop(0, cell + 1).text
-        whole = " " * GUTTER + self._column.entries[index].row(row).text
+        whole = " " * GUTTER + self._column.entry(index).row(row).text
         for match in _WORD.finditer(whole):
             if match.start() < len(text) <= match.end():
                 self._select_rows(index, row, row, (match.start(), match.end()))
