@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended, Reported, Trouble
 from kvchat.backends.errors import of_status, of_stream
@@ -106,7 +107,7 @@ def test_halves_of_a_surrogate_pair_reach_the_listener_as_they_came() -> None:
     assert heard.text == "\ud83d\ude00"
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("finish", "values", "state"),
     [
         ("stop", [delta(content="x")], State.DONE),

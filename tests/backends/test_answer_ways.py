@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answer_ways import WAYS, Way, said
+from corpus import corpus
 from kvchat.backends import errors
 from kvchat.backends.answer import Alternatives, ChatAnswer
 from kvchat.backends.dialect import (
@@ -70,7 +71,7 @@ def test_there_are_forty_ways_and_more() -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["stream", "document"])
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@corpus("way", WAYS.values())
 def test_an_answer_is_read_whole_and_once_from_every_split(way: Way, streamed: bool) -> None:
     body = way.stream() if streamed else way.document()
     for size in (1, 3, 7, 64, len(body)):
@@ -83,7 +84,7 @@ def test_an_answer_is_read_whole_and_once_from_every_split(way: Way, streamed: b
         assert is_frame(told.field)
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@corpus("way", WAYS.values())
 def test_each_of_several_answers_is_read_whole_and_once(way: Way) -> None:
     for body, label in ((way.stream(2), way.label[0]), (way.document(2), way.label[1])):
         told = [Told(), Told()]

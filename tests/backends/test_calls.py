@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_templates import CALLING, CHATML, FORGETFUL
+from corpus import corpus
 from kvchat.backends.calls import CallShape, shape_in
 from kvchat.backends.completion import CompletionAnswer, completion_fields
 from kvchat.backends.dialect import Ended, ReasoningDelta, TextDelta, TokenPrompt
@@ -49,7 +50,7 @@ def read(
     )
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("shape", "text", "thought", "said", "calls"),
     [
         (

@@ -131,7 +131,7 @@ def resolving(*addresses: str):
     return resolver
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("name", "addresses", "expected"),
     [
         ("box", ["192.168.1.5"], LAN),
@@ -166,7 +166,7 @@ async def test_a_name_without_an_address_gets_a_sentence() -> None:
         await locate(parse_base_url("http://nowhere.example:8080"), failing)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "expected"),
     [
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),

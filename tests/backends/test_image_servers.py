@@ -7,6 +7,7 @@ import json
 import pytest
 from backend_kit import endpoint_of
 
+from corpus import corpus
 from kvchat.backends.base import HttpBackend, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerOptions, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
@@ -32,7 +33,7 @@ def backend_at(server: ToyServer, kind: type[HttpBackend] = LlamaCppBackend, **o
     )
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("entry", "sees"),
     [
         ({"architecture": {"input_modalities": ["text", "image"]}}, True),  # llama.cpp, OpenRouter

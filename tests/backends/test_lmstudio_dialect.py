@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
+from corpus import corpus
 from kvchat.backends.dialect import BackendError, ServerOptions, Trouble
 from kvchat.backends.dialects.lmstudio import LMStudioBackend, seconds_of
 from kvchat.backends.kinds import Figures
@@ -95,7 +96,7 @@ async def test_a_plain_request_is_these_bytes() -> None:
         )
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("told", "seconds"),
     [
         ("30m", 1800),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import greedy, resolving
 
+from corpus import corpus
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
 from kvchat.backends.dialect import SESSION_HEADERS, BackendError, HostClass, ServerOptions
 from kvchat.backends.http.endpoint import ResolvedServer, locate, open_endpoint, parse_base_url
@@ -105,7 +106,7 @@ def test_an_address_has_the_class_of_its_network_as_a_literal_and_behind_a_name(
     assert class_of("box.example.com", address) is expected
 
 
-@pytest.mark.parametrize(
+@corpus(
     "network",
     [
         "127.0.0.0/8",

@@ -8,6 +8,7 @@ import pytest
 from backend_kit import endpoint_of, llamacpp_at, openai_at
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.ollama.models import entries_in
@@ -167,7 +168,7 @@ def listed(**states: Any) -> dict[str, Any]:
 FAILED = {"value": "unloaded", "failed": True, "exit_code": 1}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("listing", "chosen"),
     [
         (listed(a={"value": "unloaded"}, b={"value": "loaded"}), "b"),
@@ -217,14 +218,14 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=lambda other: " ".join(map(str, other.values())))
+@corpus("other", OTHERS)
 def test_a_model_that_draws_hears_ranks_or_embeds_is_not_the_first_choice(other: dict[str, Any]) -> None:
     loaded = {**other, "status": {"value": "loaded"}}
     found = models_in({"data": [loaded, {"id": "qwen3-8b", "status": {"value": "unloaded"}}]}).chosen
     assert found is not None and found.id == "qwen3-8b"
 
 
-@pytest.mark.parametrize(
+@corpus(
     "entry",
     [
         {"type": "llm"},
@@ -239,7 +240,6 @@ def test_a_model_that_draws_hears_ranks_or_embeds_is_not_the_first_choice(other:
         {"type": "model"},
         {"type": None, "capabilities": []},
     ],
-    ids=str,
 )
 def test_a_model_that_chats_is_one(entry: dict[str, Any]) -> None:
     (model,) = models_in({"data": [{"id": "m", **entry}]}).all
@@ -252,7 +252,7 @@ def test_names_that_chat_are_not_taken_for_others() -> None:
         assert found is not None and found.id == name
 
 
-@pytest.mark.parametrize("odd", [{"id": 5}, {"id": None}, {"id": ""}, {}, None, 7, ["a"], {"id": {"a": 1}}], ids=str)
+@corpus("odd", [{"id": 5}, {"id": None}, {"id": ""}, {}, None, 7, ["a"], {"id": {"a": 1}}])
 def test_an_odd_entry_costs_no_other_one(odd: Any) -> None:
     assert models_in({"data": [odd, {"id": "a"}, odd]}).ids == ("a",)
 

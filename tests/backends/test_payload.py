@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.backends.http.payload import (
     PayloadError,
     as_object,
@@ -21,7 +22,7 @@ from kvchat.backends.http.payload import (
 )
 
 
-@pytest.mark.parametrize(
+@corpus(
     "text",
     [
         "",
@@ -91,7 +92,7 @@ def test_a_value_of_any_type_is_read_or_refused(value: object) -> None:
     assert isinstance(figures_at(holder, "k"), dict)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("given_value", "count"),
     [
         (0, 0),

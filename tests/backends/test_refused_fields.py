@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from backend_kit import Heard, a_turn, llamacpp_at, openai_at
 
+from corpus import corpus
 from kvchat.backends.dialect import Trouble
 from kvchat.backends.errors import unknown_field
 from kvchat.prompt.message import State
@@ -124,7 +125,7 @@ def test_the_first_field_that_a_message_names_is_the_refused_one(message: str, f
     assert unknown_field(json.dumps({"error": {"message": message}}), SENT) == field
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("place", "field"),
     [
         (["body", "session_id"], "session_id"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.backends.errors import LONGEST_S, of_status, seconds_of
 
 URL = "http://127.0.0.1:1"
@@ -43,7 +44,7 @@ def told(header: str) -> str:
     return of_status(URL, 429, '{"error":"slow"}', headers={"retry-after": header}).sentence
 
 
-@pytest.mark.parametrize("at", range(len(HEADERS)))
+@corpus("at", range(len(HEADERS)))
 def test_a_time_is_told_if_it_can_be_waited_for(at: int) -> None:
     header, when = list(HEADERS.items())[at]
     assert told(header) == f"The server at {URL} takes no more requests now (429): slow. Try again {when}."

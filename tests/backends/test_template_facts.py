@@ -12,6 +12,7 @@ from backend_kit import endpoint_of, llamacpp_at
 from msgspec.structs import replace
 
 import chat_templates as templates
+from corpus import corpus
 from engine_fixture import small_model
 from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import Backend, TemplateFacts
@@ -46,14 +47,14 @@ EXPECTED: dict[str, TemplateFacts] = {
 # -- the text -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@corpus("name", EXPECTED)
 def test_the_text_alone_never_says_what_the_prompts_contradict(name: str) -> None:
     told, seen = facts_of_text(getattr(templates, name)), EXPECTED[name]
     for fact in TemplateFacts.__struct_fields__:
         assert getattr(told, fact) in (None, getattr(seen, fact)), fact
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("name", "facts"),
     [
         ("DATED", {"date": True}),

@@ -10,6 +10,7 @@ from backend_kit import Heard, a_turn, endpoint_of, llamacpp_at, openai_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended
 from kvchat.backends.dialects.lmstudio import LMStudioBackend
@@ -78,7 +79,7 @@ async def test_a_call_in_an_answer_that_does_not_stream(heard: Heard) -> None:
     assert note_sentence(ended.note) == f"The model called the tool f({{}}). {REMEDY}"
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("deltas", "words"),
     [
         (
@@ -123,7 +124,7 @@ def test_words_before_a_call_stay_and_the_call_is_told_beside_them(before: dict[
     assert note_sentence(ended.note) == f"The model called the tool f({{}}). {REMEDY}"
 
 
-@pytest.mark.parametrize(
+@corpus(
     "calls",
     [
         None,

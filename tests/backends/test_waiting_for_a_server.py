@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from backend_kit import FakeTime, Heard, a_turn, endpoint_of, hurried, openai_at
 
+from corpus import corpus
 from kvchat.backends.base import BUSY_S, OneTokenWarmUp
 from kvchat.backends.dialect import ServerOptions, Trouble, Waiting
 from kvchat.backends.errors import error_of, is_loading
@@ -37,13 +38,13 @@ DOES_NOT = [
 ]
 
 
-@pytest.mark.parametrize("body", LOADS)
+@corpus("body", LOADS)
 def test_a_server_that_says_that_it_loads_its_model_does(body: str) -> None:
     assert is_loading(503, body)
     assert not is_loading(500, body) and not is_loading(400, body)
 
 
-@pytest.mark.parametrize("body", DOES_NOT)
+@corpus("body", DOES_NOT)
 def test_a_busy_or_failed_server_does_not_load_its_model(body: str) -> None:
     assert not is_loading(503, body)
 

@@ -358,7 +358,7 @@ REMEDIES = {
 }
 
 
-@pytest.mark.parametrize("name", REMEDIES)
+@corpus("name", REMEDIES)
 def test_the_remedy_names_the_flag_or_setting(name):
     assert REMEDIES[name] in helps(explain(SCENARIOS[name][1]))
 

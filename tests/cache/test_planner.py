@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way, plan, way_sparing
 from kvchat.cache.llamacpp.simulator import Simulator
@@ -230,7 +230,7 @@ def test_a_model_that_cannot_rewind_takes_the_detour_to_its_parked_state() -> No
 HEAD, MINE, OTHERS = ids(1, 500), ids(2, 100), ids(3, 100)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("shape", "unlike", "alike"),
     [
         (Shape(slots=2), Way.AS_IS, Way.PIN),

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.cache.price import (
     CORRECTION,
     CheaperWay,
@@ -40,7 +41,7 @@ def price_of(act, turns, at, speed=None, *, spare=False):
 TURNS = [turn(1000, 1000), turn(1500, 400), turn(1650, 50)]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("act", "at", "span"),
     [
         ("edit", 0, PrefillSpan(0, 1000)),

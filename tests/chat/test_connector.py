@@ -9,6 +9,7 @@ from typing import NoReturn, cast
 
 import pytest
 
+from corpus import corpus
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.engine import process
 from kvchat.backends.engine.log import EngineError
@@ -130,7 +131,7 @@ async def test_without_a_server_and_a_file_nothing_is_found(files: list[Path | N
     await connector.aclose()
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("state", "phase"),
     [
         (Idle(), "idle"),

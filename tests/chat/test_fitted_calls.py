@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.chat.tools.fitting import fitted, known_name
 from kvchat.chat.tools.tool import ToolError
 from kvchat.prompt.tools import ToolDefinition, frozen_tools
@@ -13,7 +14,7 @@ from kvchat.prompt.tools import ToolDefinition, frozen_tools
 OFFERED = ("read_file", "box__say", "fs__list_directory")
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("written", "meant"),
     [
         ("functions.read_file", "read_file"),
@@ -47,7 +48,7 @@ POINT = {"type": "object", "properties": {"x": INTEGER, "y": INTEGER}, "required
 EITHER = {"anyOf": [INTEGER, {"type": "null"}]}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("schema", "came", "meant"),
     [
         (INTEGER, 1.0, 1),
@@ -91,7 +92,7 @@ def test_so_is_a_text_that_says_so_where_no_text_is_meant(came: str) -> None:
     assert fitted("t", tools(v=INTEGER, w=TEXT), {"v": came, "w": came}, strict=True) == {"w": came}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("schema", "came", "words"),
     [
         (INTEGER, 1.5, "v of t must be of the type integer"),

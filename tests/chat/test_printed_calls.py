@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.simulator import Simulator
@@ -58,7 +59,7 @@ async def behind(text: str, came: list[str], printed: list[str]) -> tuple[str | 
     return words, "".join(map(chr, same))
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("came", "printed", "followed"),
     [
         ([COMPACT], [SPACED], COMPACT),

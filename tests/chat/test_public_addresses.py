@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, ip_address, ip_network
 
 import pytest
 
+from corpus import corpus
 from kvchat.chat.tools.public_addresses import is_public
 
 SPECIAL = re.findall(
@@ -34,7 +35,7 @@ PUBLIC = re.findall(
 INSIDE = ("127.0.0.1", "10.1.2.3", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "192.0.2.1")
 
 
-@pytest.mark.parametrize("block", SPECIAL)
+@corpus("block", SPECIAL)
 def test_nothing_of_a_special_block_is_public(block: str) -> None:
     net = ip_network(block)
     middle = net.network_address + net.num_addresses // 2
@@ -42,13 +43,13 @@ def test_nothing_of_a_special_block_is_public(block: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@corpus("address", PUBLIC)
 def test_what_borders_on_one_is(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.parametrize("inner", INSIDE)
-@pytest.mark.parametrize(
+@corpus(
     "way",
     [
         "::ffff:{a}:{b}",  # mapped

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.apart.process import Process
 from kvchat.chat.tools import web
 from kvchat.chat.tools.tool import ToolError
@@ -288,7 +289,7 @@ INSIDE = (
 )
 
 
-@pytest.mark.parametrize("address", INSIDE)
+@corpus("address", INSIDE)
 async def test_no_name_leads_to_an_address_that_is_not_public(address: str) -> None:
     assert not is_public(address)
     async with ToyServer() as server:
@@ -297,14 +298,14 @@ async def test_no_name_leads_to_an_address_that_is_not_public(address: str) -> N
         assert not server.visits
 
 
-@pytest.mark.parametrize("address", INSIDE)
+@corpus("address", INSIDE)
 async def test_no_such_address_is_fetched_as_it_is(address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     with pytest.raises(ToolError):
         await fetched(f"http://{host}/slots")
 
 
-@pytest.mark.parametrize(
+@corpus(
     "host",
     [
         "localhost",
@@ -335,7 +336,7 @@ async def test_no_other_spelling_leads_inside(host: str) -> None:
         assert not server.visits
 
 
-@pytest.mark.parametrize(
+@corpus(
     "url",
     [
         "file:///etc/passwd",

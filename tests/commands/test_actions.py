@@ -344,7 +344,7 @@ def test_the_help_tells_what_enter_does() -> None:
     assert enter(enter_sends=False) == "New line"
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("written", "normal", "shown", "short"),
     [
         ("Ctrl+N", "ctrl+n", "Ctrl+N", "^N"),
@@ -370,9 +370,7 @@ def test_keys_are_understood_as_people_write_them(written: str, normal: str, sho
     assert keys.short(normal) == short
 
 
-@pytest.mark.parametrize(
-    "written", ["", "+ +", "ctrl+", "ctrl++x", "f99", "a b", "\x1b", "\t", "x" * 500, "control", "ctrl+\u202e"]
-)
+@corpus("written", ["", "+ +", "ctrl+", "ctrl++x", "f99", "a b", "\x1b", "\t", "x" * 500, "control", "ctrl+\u202e"])
 def test_what_is_not_a_key_is_refused(written: str) -> None:
     with pytest.raises(keys.KeyNameError):
         keys.normal(written)

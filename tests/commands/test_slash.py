@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
+from corpus import corpus
 from kvchat.commands.slash import Parsed, parse
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "meant"),
     [
         ("/home/me/a.gguf", ("model", "/home/me/a.gguf")),

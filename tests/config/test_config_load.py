@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus import corpus
 from kvchat.config import Problem, ServerSettings, Settings, effective, load
 from kvchat.config.option import as_text, from_text
 from kvchat.config.settings import PARAMETERS
@@ -307,7 +308,7 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("name", "text", "value"),
     [
         ("stop", "END", ("END",)),

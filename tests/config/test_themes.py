@@ -136,7 +136,7 @@ def apart(one: str, other: str, seen: str = "no lack") -> float:
 
 
 @pytest.mark.parametrize("seen", SEEN)
-@pytest.mark.parametrize("name", THEMES)
+@corpus("name", THEMES)
 def test_the_colour_blind_tell_the_tones_of_the_cache_apart(name: str, seen: str) -> None:
     found = colours(THEMES[name])
     assert min(apart(found[one], found[other], seen) for one, other in combinations(TONES, 2)) >= 0.1

@@ -9,6 +9,7 @@ import pytest
 from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, probe
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, TemplateFacts, Trouble, failure
 from kvchat.backends.kinds import KINDS, Figures
 from kvchat.cache.causes.cause import Remedy
@@ -59,7 +60,7 @@ def test_one_slot_that_parks_nothing_is_named_with_its_price() -> None:
     assert found.gain == "saves 455 tokens (4.5 s) per switch"
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("kind", "flag"),
     [
         ("ollama", "OLLAMA_NUM_PARALLEL=2"),
@@ -78,7 +79,7 @@ def test_each_kind_gets_its_own_flag_for_a_lost_conversation(kind: str, flag: st
     assert flag in found.advice and "llama-server" not in found.advice
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("kind", "flag"),
     [
         ("llama.cpp", "--ctx-size 16384"),
@@ -412,7 +413,7 @@ def test_problems_come_first() -> None:
     assert headline(report(an_examination(turns=probe(LOST)))) == "1 problem."
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@corpus("kind", KINDS)
 def test_no_kind_is_given_the_flags_of_llama_server(kind: str) -> None:
     if kind in ("llama.cpp", "llama-swap"):
         return

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.decoding import decoded, read_as
 
@@ -71,7 +72,7 @@ OLD = {
 }
 
 
-@pytest.mark.parametrize("encoding", OLD)
+@corpus("encoding", OLD)
 @pytest.mark.parametrize("around", ["", OFFICE], ids=["alone", "mostly ASCII"])
 def test_an_encoding_of_old_is_found_and_named_as_a_guess(encoding: str, around: str) -> None:
     words, name = OLD[encoding]
@@ -79,7 +80,7 @@ def test_an_encoding_of_old_is_found_and_named_as_a_guess(encoding: str, around:
     assert read_as(text.encode(encoding)) == (text, name)
 
 
-@pytest.mark.parametrize("text", ["20 °C", "10 µm", "§ 12", "© 2024", "naïve", "jalapeño", "a\xa0b", "– 5 €", "it’s"])
+@corpus("text", ["20 °C", "10 µm", "§ 12", "© 2024", "naïve", "jalapeño", "a\xa0b", "– 5 €", "it’s"])
 def test_a_sign_or_an_accent_alone_is_of_windows(text: str) -> None:
     assert decoded(text.encode("cp1252")) == text
 
@@ -99,7 +100,7 @@ def test_a_long_line_is_looked_through_once() -> None:
     assert decoded(b"x" * 2_000_000 + b" caf\xe9").endswith(" café")
 
 
-@pytest.mark.parametrize(
+@corpus(
     "data",
     [
         b"\x7fELF\x02\x01\x01\0\0",
@@ -112,7 +113,6 @@ def test_a_long_line_is_looked_through_once() -> None:
         codecs.BOM_UTF16_LE + bytes(range(0xD8, 0xE0)) * 40,
         b"\x01\x02\x03" * 9,
     ],
-    ids=["elf", "nul", "strings", "numbers", "png", "bytes", "utf-16 nul", "utf-16 surrogates", "controls"],
 )
 def test_what_is_no_text_is_refused(data: bytes) -> None:
     with pytest.raises(FileUnreadableError, match="is a binary file"):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, collection, indexed, made
 
+from corpus import corpus
 from kvchat.documents.collection import IndexingProgress, IndexingReport, Skipped
 from kvchat.documents.indexing import process
 from kvchat.documents.indexing.index_lock import alone
@@ -267,6 +268,6 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path
     index.close()
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"1", b"[]", b"{}", b'{"progress": 3}', b'{"report": {"x": 1}}', b"\xff"])
+@corpus("line", [b"", b"{", b"1", b"[]", b"{}", b'{"progress": 3}', b'{"report": {"x": 1}}', b"\xff"])
 def test_lines_that_mean_nothing_are_passed_over(line: bytes) -> None:
     assert parsed_line(line) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, indexed, made, paths, reasons, skipped
 
+from corpus import corpus
 from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.kept_out import CONVERSATION, MEMORY_PAGE, SECRET, is_secret_name, looks_secret
 from kvchat.documents.trunks import gathered
@@ -101,7 +102,7 @@ def test_a_link_to_an_ignore_file_is_followed(tmp_path: Path) -> None:
 # -- secrets
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("name", "is_one"),
     [
         *(

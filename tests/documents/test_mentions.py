@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.documents.collection import Collection
 from kvchat.documents.mentions import (
     at_place,
@@ -18,7 +19,7 @@ from kvchat.documents.mentions import (
 )
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "names"),
     [
         ("@handbook how?", ["handbook"]),
@@ -40,7 +41,7 @@ def test_an_address_or_a_lone_sign_is_no_mention(text):
     assert not list(written(text))
 
 
-@pytest.mark.parametrize(
+@corpus(
     "text",
     [
         "`@handbook`",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import paths, skipped
 
+from corpus import corpus
 from kvchat.chat.question.mentions import outside
 from kvchat.chat.tools.files import ReadFile
 from kvchat.chat.tools.tool import ToolError
@@ -131,7 +132,7 @@ def test_its_first_lines_tell_it_under_another_name(tmp_path: Path, text: str) -
     assert needs_yes(file, text)
 
 
-@pytest.mark.parametrize("text", OPEN_LINES)
+@corpus("text", OPEN_LINES)
 def test_what_speaks_of_passwords_is_read(text: str) -> None:
     assert not is_secret(text.encode())
 

@@ -147,7 +147,7 @@ def test_each_language_is_divided_by_its_definitions(name: str) -> None:
     assert titles(name, text) == expected
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("name", "title", "beginning"),
     [
         ("a.c", "add", "/* Adds. */"),
@@ -246,7 +246,7 @@ HARD = (
 )
 
 
-@pytest.mark.parametrize("repeated", HARD, ids=repr)
+@corpus("repeated", HARD)
 def test_code_made_to_be_hard_is_read_in_one_pass(repeated: str) -> None:
     small, large = (repeated * (size // len(repeated)) for size in (20_000, 200_000))
     assert any(seconds(large) < 40 * seconds(small) for _ in range(5))

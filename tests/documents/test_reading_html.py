@@ -108,7 +108,7 @@ def test_what_nobody_sees_is_not_read(hidden: str) -> None:
     assert "before" in text and "after" in text
 
 
-@pytest.mark.parametrize(
+@corpus(
     "seen",
     [
         "<p hidden>x<p>SEEN",
@@ -156,7 +156,7 @@ def test_a_long_page_without_headings_has_narrow_positions() -> None:
     assert [section.last - section.first for section in content.sections] == [2] * 6 + [1]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("data", "text"),
     [
         ("<p>é</p>".encode(), "é"),

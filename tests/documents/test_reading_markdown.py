@@ -64,7 +64,7 @@ def test_what_only_looks_like_a_heading_is_none(block: str) -> None:
     assert titles("a.md", f"# Yes\n\n{block}\n") == ["Yes"]
 
 
-@pytest.mark.parametrize(
+@corpus(
     "block",
     [
         "```\ncode\n```",
@@ -76,7 +76,6 @@ def test_what_only_looks_like_a_heading_is_none(block: str) -> None:
         "    indented",
         "> ```\n> quoted",
     ],
-    ids=repr,
 )
 def test_a_heading_after_such_a_block_is_one_again(block: str) -> None:
     assert titles("a.md", f"{block}\n\n# Yes\n") == ["", "Yes"]
@@ -86,7 +85,7 @@ def test_a_fence_that_is_never_closed_holds_all_that_follows() -> None:
     assert titles("a.md", "# A\n```\n# B\n\n# C\n") == ["A"]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("heading", "title"),
     [
         ("# **Bold** and `code`", "Bold and code"),

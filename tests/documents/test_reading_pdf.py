@@ -10,6 +10,7 @@ import warnings
 import pytest
 from reading_kit import pdf, pdf_text, refusal, text_of
 
+from corpus import corpus
 from kvchat.documents.reading.content import Unit
 from kvchat.documents.reading.formats import read
 from kvchat.documents.reading.pdf import tidied
@@ -109,7 +110,7 @@ def test_nothing_is_said_on_the_screen_or_in_the_log(
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize(
+@corpus(
     "hidden",
     [
         "1 1 1 rg BT /F1 12 Tf 72 400 Td (SECRET) Tj ET",
@@ -130,7 +131,7 @@ def test_words_that_nobody_can_see_are_left_out(hidden: str) -> None:
     assert page(hidden).split() == ["before", "after"]
 
 
-@pytest.mark.parametrize(
+@corpus(
     "seen",
     [
         "0.2 0.2 0.8 rg 60 380 300 60 re f 1 1 1 rg BT /F1 12 Tf 72 400 Td (SEEN) Tj ET",
@@ -150,7 +151,7 @@ def test_words_that_may_be_seen_are_kept(seen: str) -> None:
     assert page(seen).split() == ["before", "SEEN", "after"]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "clean"),
     [
         ("inter-\nnational law", "international\nlaw"),

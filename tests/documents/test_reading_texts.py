@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_kit import NAMES, TEXTS, read, titles
 
+from corpus import corpus
 from kvchat.documents.chunking import chunks
 from kvchat.documents.reading.content import LONGEST_TITLE
 
@@ -97,7 +98,7 @@ def test_any_text_is_read(name: str, text: str) -> None:
     assert "".join(section.text for section in read(name, text).sections) == (text if text.strip() else "")
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("name", "first", "expected"),
     [
         ("README.MD", "# Title\n", "Title"),

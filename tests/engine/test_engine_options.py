@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus import corpus
 from kvchat.backends.engine import options
 from kvchat.backends.engine.gguf import GgufHeader
 from kvchat.backends.engine.log import LINES, LogTail, start_failure
@@ -95,7 +96,7 @@ def test_the_log_keeps_its_end_and_its_bounds() -> None:
     assert len(log.last(1)[0]) == 500 and len(log._rest) < 20_000
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("log", "said", "code", "part"),
     [
         (

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from gguf_samples import chat_model, header
 
+from corpus import corpus
 from kvchat.backends.engine import hub
 from kvchat.backends.engine.folders import hub_cache
 from kvchat.backends.engine.hub import HubError, HubName, chosen, hub_name
@@ -29,7 +30,7 @@ REPO = "org/Tiny-GGUF"
 FILES = {"README.md": b"words", "Tiny-Q2_K.gguf": b"GGUF", "Tiny-Q4_K_M.gguf": MODEL, "mmproj-Tiny.gguf": b"GGUF"}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "name"),
     [
         ("Qwen/Qwen3-4B-GGUF", ("Qwen/Qwen3-4B-GGUF", "")),
@@ -59,7 +60,7 @@ def test_the_address_may_be_a_mirrors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hub_name("https://mirror.example/a/b:Q8_0") == HubName("a/b", "Q8_0")
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("tag", "files", "taken"),
     [
         ("", ["a.gguf", "x-Q4_K_M.gguf"], ["x-Q4_K_M.gguf"]),

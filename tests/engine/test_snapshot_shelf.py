@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.engine import snapshots as module
 from kvchat.backends.engine.cache_kind import CacheKind, fingerprint, kind_of
@@ -415,7 +416,7 @@ def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
     assert Verdicts(tmp_path).get("other") is None
 
 
-@pytest.mark.parametrize("problem", SnapshotProblem)
+@corpus("problem", SnapshotProblem)
 def test_every_problem_is_a_sentence(problem: SnapshotProblem) -> None:
     given = said(
         problem,

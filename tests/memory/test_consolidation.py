@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Entry, Kind, Status
 from kvchat.memory.learning.consolidation import checked, duplicates, over_budget, request
 
@@ -64,7 +65,7 @@ def test_what_says_the_same_is_merged(one, other):
     assert merged(one, other) and merged(other, one)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("one", "other"),
     [
         ("Has 2 cats", "Has 3 cats"),
@@ -210,7 +211,7 @@ def test_of_two_that_contradict_the_newer_stays_whatever_the_model_calls_newer(a
     assert (change.at, change.session, change.why) == (NOW, "s1", "Lives in Lisbon")
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("older", "newer"),
     [
         (entry(1, "Likes tea"), entry(2, "Likes tabs")),
@@ -230,7 +231,7 @@ def test_what_has_nothing_to_do_with_each_other_or_is_the_persons_own_is_left_al
     assert not checked(pair("k1", "k2"), [older, newer], NOW)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("older", "newer"),
     [("k1", "k3"), ("k0", "k1"), ("k1", "k1"), ("m1", "m2"), (1, 2), (None, "k1"), (["k1"], "k2"), ("", "")],
 )
@@ -295,7 +296,7 @@ def test_a_shorter_line_takes_the_place_of_those_it_sums_up():
     assert gone(old) == {"m1": new.after.id, "m2": new.after.id}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "of"),
     [
         ("Has a boat called Mary with 2 masts in Hamburg harbour", ("k1", "k2")),

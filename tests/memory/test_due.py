@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from answers import talk
 
+from corpus import corpus
 from kvchat.config import MemorySettings
 from kvchat.memory.ledger import rest_of, why_due
 from kvchat.store.jobs import JobReason
@@ -12,7 +12,7 @@ from kvchat.store.jobs import JobReason
 SHORT, LONG = "And how wide is the gate?", "I told you of the harbour, the boats and the keeper. " * 16
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("questions", "why"),
     [
         ([LONG], JobReason.RESTS),

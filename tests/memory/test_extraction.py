@@ -249,7 +249,7 @@ def test_confidence_is_the_share_of_the_persons_words_at_most_the_models_own():
     assert partly.confidence == 0.75
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("said", "text"),
     [
         ("I don't like coffee, I prefer tea.", "Prefers tea"),

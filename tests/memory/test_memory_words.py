@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.memory.similarity import content_words, folded, normalised, numbers, words
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("one", "other"),
     [
         ("Prefers TEA!", "prefers tea"),
@@ -26,7 +26,7 @@ def test_the_same_words_are_equal_however_they_are_written(one, other):
     assert normalised(one) == normalised(other)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("one", "other"),
     [
         ("Knows C++", "Knows C"),
@@ -43,7 +43,7 @@ def test_texts_that_say_other_things_are_not_equal(one, other):
     assert normalised(one) != normalised(other)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "found"),
     [
         ("I'm using the tools", {"tool"}),

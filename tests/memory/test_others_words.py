@@ -3,7 +3,6 @@ says plainly needs no yes."""
 
 from __future__ import annotations
 
-import pytest
 from answers import about, answer, fact, review
 
 from corpus import corpus
@@ -100,7 +99,7 @@ def test_a_long_message_may_be_pasted_where_nothing_tells():
     assert review(found) == "may be pasted"
 
 
-@pytest.mark.parametrize(("said", "text"), OWN.values(), ids=OWN)
+@corpus(("said", "text"), OWN.values())
 def test_what_the_person_says_plainly_is_noted_at_once(said, text):
     found = checked(answer(fact(text)), about(said))
     assert [(one.text, one.review) for one in found.facts] == [(text, None)]

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from msgspec.structs import replace
 from page_samples import METRIC, PAGE, entries, known, pages, texts, with_entry, without_entry
 
+from corpus import corpus
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.pages.comment import mark
 from kvchat.memory.pages.markdown import decoded, encoded
@@ -111,7 +112,7 @@ def test_a_comment_of_the_persons_own_is_part_of_the_text() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@corpus(
     "broken",
     [
         "- Prefers metric units. <!-- m1a2b3c4d -->",
@@ -169,7 +170,7 @@ def test_front_matter_is_kept_and_says_the_kind_of_lines_by_hand() -> None:
     assert MemoryPage.parse(PAGE, "---\nkind: nonsense\n---\n- x").entries[0].entry.kind is Kind.FACT
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "line"),
     [
         ('---\nkind: "topic\n---\n- tea\n', 2),

@@ -10,6 +10,7 @@ import pytest
 import recall_questions as asked_of
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.index.index import Chunk, Hit, Index
 from kvchat.memory import recall
 from kvchat.memory.entry import PROFILE, Entry, Kind, Status
@@ -197,7 +198,7 @@ def test_only_what_stands_is_recalled(status: Status) -> None:
 # What belongs, and how much of it.
 
 
-@pytest.mark.parametrize("question", ["", "  \n\t ", "?!", "🙂", "the and of", "12 7", "\x00", "hello"])
+@corpus("question", ["", "  \n\t ", "?!", "🙂", "the and of", "12 7", "\x00", "hello"])
 def test_a_question_without_a_subject_recalls_nothing(question: str) -> None:
     assert (
         ask(shelf("The kiln trips the breaker.", "Owns 12 hens.", "Says hello in Dutch."), question, branch(("x", [])))

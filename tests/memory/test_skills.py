@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.memory.entry import Act, Kind, Status
 from kvchat.memory.learning.skills import MOST_SKILLS, STEPS, checked, instruction, practice, schema
 from kvchat.memory.ledger import ExtractionRun
@@ -69,7 +69,7 @@ def test_a_procedure_is_proposed_with_its_sources_on_a_page_of_its_topic():
     assert fact.nodes == (PATH[1].id, PATH[2].id) and fact.review is not None
 
 
-@pytest.mark.parametrize(
+@corpus(
     "change",
     [
         {"when": ""},

@@ -11,9 +11,9 @@ import tomllib
 from itertools import chain
 from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
 
+from corpus import corpus
 from kvchat.cli import parser
 from kvchat.commands.actions import DIALOG_ACTIONS
 from kvchat.commands.keymap import help_rows
@@ -136,7 +136,7 @@ def test_every_option_and_command_is_there():
     assert not missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@corpus("page", PAGES)
 def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         name, _, place = link.partition("#")
@@ -161,7 +161,7 @@ def commands() -> list[str]:
     return [found[1] for line in lines if (found := COMMAND.search(line))]
 
 
-@pytest.mark.parametrize("command", commands())
+@corpus("command", commands())
 def test_every_command_of_the_examples_is_one(command: str) -> None:
     arguments = shlex.split(command.partition(" | ")[0].partition(" > ")[0])
     parser().parse_args(arguments)

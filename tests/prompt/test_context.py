@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.prompt.context import FENCE, ContextBlock, guarded, rendered
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, Role, instructions_of, system_message
 
@@ -45,7 +45,7 @@ def test_a_message_without_context_is_just_the_words():
     assert rendered([], "<|im_end|> is a token") == "<|im_end|> is a token"
 
 
-@pytest.mark.parametrize("token", CONTROL)
+@corpus("token", CONTROL)
 def test_a_control_token_in_foreign_text_is_broken(token):
     assert token not in guarded(f"before {token} after")
 

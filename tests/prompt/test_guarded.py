@@ -76,7 +76,7 @@ def test_every_control_token_of_the_common_templates_is_parted_after_its_first_c
     assert token not in guarded(token * 3)
 
 
-@pytest.mark.parametrize("text", PLAIN)
+@corpus("text", PLAIN)
 def test_code_and_prose_stay_as_they_are(text: str) -> None:
     assert guarded(text) == text
     assert removed(text) == 0

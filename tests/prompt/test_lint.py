@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -186,7 +185,7 @@ def test_any_text_can_be_linted(text):
         assert text[warning.start : warning.end] == warning.found != ""
 
 
-@pytest.mark.parametrize("piece", ["\n", " ", "now is ", "the date is date ", "1,", "/home/a.", "a1-", "{{ date "])
+@corpus("piece", ["\n", " ", "now is ", "the date is date ", "1,", "/home/a.", "a1-", "{{ date "])
 def test_a_hostile_prompt_is_linted_to_its_end(piece):
     """With a pattern that backtracks without end this would take minutes."""
     text = piece * 4000 + "\n\nToday is 2026-11-21."

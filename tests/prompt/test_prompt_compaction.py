@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.branching import asked, without_turn
 from kvchat.prompt.compaction import (
@@ -220,7 +221,7 @@ def test_the_request_is_the_branch_and_one_message_more():
     assert len(turns_of(path)) == 4
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("answer", "state", "summary"),
     [
         (" Facts. \n", State.DONE, "Facts."),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
+from corpus import corpus
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import NEW_TITLE, TITLE_LENGTH, title_of
 
 PASTE = ContextBlock("paste", "pasted 1 (400 lines)", "def price(n):\n    return n")
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "title"),
     [
         ("[pasted 1: 400 lines]\nWhat does this do?", "What does this do?"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.prompt.token_estimate import LEAST, MOST, TokenEstimate, learnt
 
 PROSE = (
@@ -56,7 +56,7 @@ def of(text: str, estimate: TokenEstimate = UNTAUGHT) -> int:
     return estimate.of([text.encode()])
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@corpus("kind", TEXTS)
 def test_every_kind_of_text_is_estimated_within_what_tokenizers_differ_by(kind: str) -> None:
     estimated, counted = of(TEXTS[kind]), COUNTED[kind]
     assert 0.6 * max(counted) <= estimated <= 1.5 * max(counted)

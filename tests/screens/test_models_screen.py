@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from screens_kit import showing
 
+from corpus import corpus
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.http.payload import Model
 from kvchat.chat.errors import ChatError
@@ -160,7 +161,7 @@ async def test_no_files_and_a_failed_search_for_files_are_said() -> None:
         assert shown.answers == []
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "address"),
     [
         ("http://box:8080", "http://box:8080"),

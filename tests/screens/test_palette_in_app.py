@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from app_kit import Drive
 from textual.fuzzy import FuzzySearch
 from textual.widgets import Input
 
+from corpus import corpus
 from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.text.format import short_count
@@ -20,7 +20,7 @@ from toyserver import ToyServer, tokens
 ALL = [PaletteEntry(action, "", "") for action in ACTIONS if action.palette]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("typed", "first"),
     [
         ("parameters", "parameters"),

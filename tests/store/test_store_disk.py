@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus import corpus
 from kvchat.prompt.message import Message, Role, node
 from kvchat.store import Store, StoreError, StoreUnavailable
 from kvchat.store.file import database, opening, schema
@@ -324,7 +325,7 @@ def test_a_database_on_a_network_file_system_works_without_a_log(folder, new_tal
     store.close()
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("version", "fixed"),
     [
         ((3, 40, 1), False),

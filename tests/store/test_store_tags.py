@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from corpus import corpus
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import new_id
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, LONGEST, TagError, listed, meant, tag_name, tagged
@@ -19,7 +20,7 @@ def tag(store, id, *add, remove=()):
 # What a tag is
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("written", "meant"),
     [
         ("Work", "work"),
@@ -38,7 +39,7 @@ def test_a_tag_is_written_in_one_way(written: str, meant: str) -> None:
     assert tag_name(written) == meant == tag_name(meant)
 
 
-@pytest.mark.parametrize("written", ["", "  ", "#", "two words", "a/b", "a,b", 'a"b', "-minus", "a\x1bb", "a" * 41])
+@corpus("written", ["", "  ", "#", "two words", "a/b", "a,b", 'a"b', "-minus", "a\x1bb", "a" * 41])
 def test_what_cannot_be_a_tag_is_refused_in_a_sentence(written: str) -> None:
     with pytest.raises(TagError, match="cannot be a tag: give one word"):
         tag_name(written)

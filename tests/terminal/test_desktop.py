@@ -106,7 +106,7 @@ def test_a_desktop_that_is_not_reached_gets_nothing() -> None:
     assert written == []
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("live", "expected"),
     [
         (LiveAnswer("n", 0), "unknown"),

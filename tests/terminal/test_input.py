@@ -12,6 +12,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
+from corpus import corpus
 from kvchat.ui.terminal.input import (
     BEGINNING_S,
     BURST_S,
@@ -66,7 +67,7 @@ def sent(*reads: str, rest: float = 0.0) -> list[str]:
 # What is no key.
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@corpus("name", REPLIES)
 def test_a_reply_is_nothing_whole_cut_or_doubled(name: str) -> None:
     reply = REPLIES[name]
     assert sent(reply, "x") == ["'x'"]
@@ -113,7 +114,7 @@ def test_whatever_is_sent_the_next_key_is_a_key(reads: list[str]) -> None:
 # Keys.
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("data", "key"),
     [
         ("\x1b\r", "alt+enter"),
@@ -156,7 +157,7 @@ def test_every_form_of_a_key_is_that_key(data: str, key: str) -> None:
         assert sent(*data, rest=ESCAPE_S / 2) == (["escape", "up"] if data.startswith("\x1b\x1b") else [key])
 
 
-@pytest.mark.parametrize(
+@corpus(
     "data",
     [
         "\x1b[97;1:3u",
@@ -176,7 +177,7 @@ def test_a_release_and_odd_figures_are_nothing(data: str) -> None:
     assert sent(data, "x") == ["'x'"]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("data", "key"),
     [
         ("\x1bx", "alt+x"),
@@ -198,7 +199,7 @@ def test_alt_and_a_key_is_a_key_that_types_nothing(data: str, key: str) -> None:
     assert sent(data + "a") == [key, "'a'"] if len(data) > 2 or data[1] not in "[]P" else True
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("data", "key"),
     [
         ("\x1b[1075::117;5u", "ctrl+u"),  # Cyrillic
@@ -295,7 +296,7 @@ def test_however_a_paste_is_cut_nothing_in_it_is_a_key(text: str, cuts: list[int
     assert sent(*(whole[a:b] for a, b in pairwise(places)), rest=ESCAPE_S / 2) == ["paste:" + text.replace("\x1b", "")]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("reads", "given"),
     [
         (["def f():\r    pass\r"], ["paste:def f():\r    pass\r"]),
@@ -326,7 +327,7 @@ def test_what_is_typed_before_the_first_frame_is_typed() -> None:
     assert terminal.sends("hi\ryo") == ["'h'", "'i'", "enter", "'y'", "'o'"]
 
 
-@pytest.mark.parametrize(
+@corpus(
     "character",
     [
         "\U0001f469\u200d\U0001f469\u200d\U0001f467",  # a family

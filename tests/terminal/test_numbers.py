@@ -21,7 +21,7 @@ def at(*when: int) -> float:
     return datetime(*when, tzinfo=PARIS).timestamp()  # type: ignore[misc, arg-type]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("number", "long", "short"),
     [
         (0, "0", "0"),
@@ -91,7 +91,7 @@ def test_time_spans(seconds: float | None, text: str) -> None:
     assert numbers.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("seconds", "text"),
     [
         (-5, "0 s"),
@@ -132,7 +132,7 @@ def test_ratios_and_speeds() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("seconds", "text"),
     [
         (at(2026, 11, 21, 9, 16), "today 09:16"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.chat.question.mentions import OutsideFile
 from kvchat.chat.tools.mcp_definitions import group_name, listed_tool
 from kvchat.chat.tools.tool import ToolError, must_be_shown, shown_address
@@ -109,14 +110,14 @@ def is_plain(line: str) -> bool:
     return line.isprintable() and clean(line) == line and not undrawn(line) and not re.search(r"\S {4,}", line)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@corpus("text", HOSTILE)
 def test_a_line_stands_for_one_text(text: str) -> None:
     assert read_back(exact(text)) == text and is_plain(exact(text))
     assert "\n".join(map(read_back, exact_lines(text))) == text
     assert all(map(is_plain, exact_lines(text)))
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@corpus("text", HOSTILE)
 def test_an_argument_is_shown_as_it_goes_out(text: str) -> None:
     lines, words = asked("box__say", {"text": text})
     assert all(map(is_plain, [*lines, words]))
@@ -129,7 +130,7 @@ def test_an_argument_is_shown_as_it_goes_out(text: str) -> None:
         assert read_back(shown) == text
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@corpus("text", HOSTILE)
 def test_names_and_values_of_several_arguments_are_told_apart(text: str) -> None:
     given = {"path": "a.txt", text: "b", "nested": {"deep": [text]}}
     lines, _ = asked("box__say", given)
@@ -145,7 +146,7 @@ def test_a_call_without_arguments_is_its_name() -> None:
     assert shown_call(ToolCall("1", "box__say", "[]")) == "box__say: []"
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@corpus("text", HOSTILE)
 def test_paths_command_lines_and_scopes_are_shown_as_they_are(text: str) -> None:
     for sentence in (OutsideFile("", f"/x/{text}y", False).sentence, OutsideFile("", f"/x/{text}y", True).sentence):
         assert is_plain(sentence) and exact(f"/x/{text}y") in sentence
@@ -203,7 +204,7 @@ def test_hosts_that_look_alike_are_shown_apart() -> None:
     assert shown_address("https://notes.example/mcp") == "https://notes.example/mcp"
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@corpus("text", HOSTILE)
 def test_names_of_servers_and_tools_hold_no_sign_that_misleads(text: str) -> None:
     group = group_name(text)
     listed = listed_tool(group, {"name": f"{text}x", "description": text, "inputSchema": {"type": "object"}})
@@ -212,7 +213,7 @@ def test_names_of_servers_and_tools_hold_no_sign_that_misleads(text: str) -> Non
     assert group_name(f"{text}x") != group_name(f"{text}y")
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@corpus("hostile", HOSTILE)
 def test_what_a_tool_says_of_itself_is_a_plain_line_of_bounded_length(hostile: str) -> None:
     for about in (hostile, f"Look it up.\n\n{hostile}", hostile * 100):
         question = ToolQuestion(Permission("box__say", about=about), ToolCall("1", "box__say", "{}"))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from corpus import corpus
 from kvchat.cache.causes.cause import Reason, Remedy
 from kvchat.text.findings import behind_colon, cause_name, evidence_sentence, remedy_sentence
 from kvchat.values import Argument, Statement, said
@@ -39,7 +40,7 @@ GIVEN: dict[str, Argument] = {
 }
 
 
-@pytest.mark.parametrize("reason", Reason)
+@corpus("reason", Reason)
 @pytest.mark.parametrize("given", [GIVEN, {}], ids=["all arguments", "none"])
 def test_every_reason_is_one_sentence(reason: Reason, given: dict[str, Argument]) -> None:
     sentence = evidence_sentence(said(reason, **given), 1_387)
@@ -53,7 +54,7 @@ def test_every_reason_is_one_sentence(reason: Reason, given: dict[str, Argument]
     ), behind
 
 
-@pytest.mark.parametrize("remedy", Remedy)
+@corpus("remedy", Remedy)
 @pytest.mark.parametrize("given", [GIVEN, {}], ids=["all arguments", "none"])
 def test_every_remedy_is_one_sentence(remedy: Remedy, given: dict[str, Argument]) -> None:
     assert re.fullmatch(r"[A-Zk][^\n]*[^.\n]\.", remedy_sentence(said(remedy, **given)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corpus import corpus
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
@@ -33,7 +34,7 @@ GIVEN: dict[str, Argument] = {
 }
 
 
-@pytest.mark.parametrize("kind", NoteKind)
+@corpus("kind", NoteKind)
 def test_every_kind_is_a_sentence(kind: NoteKind) -> None:
     sentence = note_sentence(said(kind, **GIVEN))
     assert sentence.endswith(".") and "{" not in sentence and "None" not in sentence and ".." not in sentence

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.chat.tools.mcp_definitions import ListedTool, UnusableTool, listed_tool
 from kvchat.chat.tools.mcp_results import is_failure, result_text
 
@@ -21,7 +22,7 @@ def resource(data: bytes, kind: str | None) -> dict[str, Any]:
     return {"content": [{"type": "resource", "resource": {"uri": "shed:1", "blob": blob, "mimeType": kind}}]}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("result", "text"),
     [
         ({"content": [PART, PART]}, "Three rakes.\n\nThree rakes."),
@@ -114,7 +115,7 @@ def test_what_cannot_be_offered_has_a_reason(tool: object, why: str) -> None:
     assert isinstance(listed, UnusableTool) and listed.why == why
 
 
-@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nb", "a\u202eb", "a\x9bb", "a\u200bb", "a\x00"])
+@corpus("name", ["a\x1b[2Jb", "a\nb", "a\u202eb", "a\x9bb", "a\u200bb", "a\x00"])
 @pytest.mark.parametrize("place", ["properties", "$defs", "deep"])
 def test_a_name_in_a_schema_with_control_characters_is_not_offered(name, place):
     named = {name: {"type": "string"}}

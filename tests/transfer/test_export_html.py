@@ -312,7 +312,7 @@ def test_markdown_is_rendered() -> None:
     assert '<td class="right">1</td>' in html and '<span class="c"># &lt;b&gt;</span>' in html
 
 
-@pytest.mark.parametrize("language", ["python", "diff", "html", "json", "pycon", "no-such-language", "", 'a"><b>'])
+@corpus("language", ["python", "diff", "html", "json", "pycon", "no-such-language", "", 'a"><b>'])
 def test_coloured_code_is_the_code(language: str) -> None:
     for code in [item["text"] for item in CORPUS] + ["x = 1\n\n", "\n\n  x", "- a\n+ b", "", "a\r\nb", "\ta"]:
         page = Page(highlighted(code, language))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Role
 from kvchat.prompt.tools import INTERRUPTED
 from kvchat.prompt.tree import Tree
@@ -451,9 +452,7 @@ ONE, TWO = call_of("1", "look", LAMP), call_of("2", "look", KEEPER)
 USER, TOOL, REPLY = Role.USER, Role.TOOL, Role.ASSISTANT
 
 
-@pytest.mark.parametrize(
-    ("rows", "roles", "lost"),
-    [
+@corpus(("rows", "roles", "lost"), [
         ([(REPLY, "", (ONE, TWO)), (TOOL, "a", (result_of("2"),)), (REPLY, "x", ())], "assistant tool tool assistant", 0),
         ([(REPLY, "", (ONE,)), (USER, "And?", ()), (REPLY, "x", ())], "assistant tool assistant user assistant", 0),
         ([(REPLY, "", (ONE,)), (TOOL, "a", (result_of("9"),)), (REPLY, "x", ())], "assistant tool assistant", 1),
@@ -462,8 +461,7 @@ USER, TOOL, REPLY = Role.USER, Role.TOOL, Role.ASSISTANT
         ([(REPLY, "x", ()), (TOOL, "a", (result_of(""),)), (REPLY, "y", ())], "assistant", 1),
         ([(REPLY, "", (ONE, ONE)), (TOOL, "", (result_of("1"),))], "assistant tool", 0),
         ([(REPLY, "", (ONE,))], "assistant", 0),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_a_file_lacks_is_mended(rows: list[Any], roles: str, lost: int) -> None:
     made = grown(said((USER, "Who?", ()), *rows), None, DEFAULT_INSTRUCTIONS, 1.0)
     check_tree(made.source.tree)

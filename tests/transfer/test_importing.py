@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfer_samples import branched_conversation
 
+from corpus import corpus
 from import_samples import (
     SAMPLES,
     aichat_session,
@@ -220,7 +221,7 @@ def test_thoughts_of_chatgpt_are_reasoning_and_the_day_the_model_and_the_archive
 SOURCE = {"title": "Lamp [news]", "url": "https://lamp.example/a b"}
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "metadata", "shown"),
     [
         (mark("cite", "turn0search1"), {"alt": "([A](https://a.example))"}, "([A](https://a.example))"),

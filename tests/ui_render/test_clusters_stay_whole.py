@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from wcwidth import iter_graphemes
 
+from corpus import corpus
 from kvchat.sanitize import one_line
 from kvchat.ui.render.sources import ending
 from kvchat.ui.render.wrap import plain_rows
@@ -46,7 +47,7 @@ def ends(text: str) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("script", CLUSTERS)
+@corpus("script", CLUSTERS)
 @pytest.mark.parametrize("between", ["x", ""])
 def test_no_cut_parts_a_character(script: str, between: str) -> None:
     text = (between + CLUSTERS[script]) * 9
@@ -59,7 +60,7 @@ def test_no_cut_parts_a_character(script: str, between: str) -> None:
         assert text.endswith(kept) and len(text) - len(kept) in places, (width, ascii(kept))
 
 
-@pytest.mark.parametrize("script", CLUSTERS)
+@corpus("script", CLUSTERS)
 @pytest.mark.parametrize("between", ["x", ""])
 def test_no_row_ends_within_a_character(script: str, between: str) -> None:
     text = (between + CLUSTERS[script]) * 9

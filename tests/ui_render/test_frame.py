@@ -17,6 +17,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
+from corpus import corpus
 from kvchat.ui.render.frame import Frame
 from terminal_model import TerminalModel
 
@@ -161,7 +162,7 @@ DISPUTED = ["👍🏽", "👩‍👩‍👧", "❤\ufe0f", "1\ufe0f\u20e3", "�
 
 
 @pytest.mark.parametrize("counts", [1, 2, 3, 4, 6])
-@pytest.mark.parametrize("text", DISPUTED)
+@corpus("text", DISPUTED)
 def test_nothing_of_a_row_stays_behind_however_the_terminal_counts(text: str, counts: int) -> None:
     frame, terminal = Frame(), Counting(WIDTH, 1, text, counts)
     for words in (f"ab{text}cd|", f"abc{text}d{text}ef|", "plain|", f"{text}|", f"a{text}"):

@@ -37,7 +37,7 @@ def drawn(text: str, width: int = 40) -> list[str]:
     return [line.rstrip() for line in text_of(render_markdown(text, width))]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "lines"),
     [
         ("# Title\n\ntext\n## Next", ["Title", "", "text", "", "Next"]),
@@ -65,7 +65,7 @@ def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
     assert drawn(text) == lines
 
 
-@pytest.mark.parametrize(
+@corpus(
     "text",
     [
         "List<int>",
@@ -105,7 +105,7 @@ UNSPACED = [
 ]
 
 
-@pytest.mark.parametrize("text", UNSPACED)
+@corpus("text", UNSPACED)
 def test_emphasis_needs_no_space_where_a_script_has_none(text: str) -> None:
     assert not {"*", "~"} & set("".join(drawn(text)))
     assert copied(render_markdown(text, 60)).strip() == text
@@ -116,7 +116,7 @@ def test_emphasis_elsewhere_is_as_ever(text: str) -> None:
     assert drawn(text) == [text]
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "lines"),
     [
         ("one<br>two<br/>three<BR />four", ["one", "two", "three", "four"]),
@@ -162,7 +162,7 @@ def test_what_code_holds_defines_no_link() -> None:
     assert drawn("[a][1]\n\n```\n[1]: u\n```")[0] == "[a][1]"
 
 
-@pytest.mark.parametrize("sign", ["<b>", "<b><i>", "<sub>x", "<br>", "<summary>", "[a][1] ", "[", "「**"])
+@corpus("sign", ["<b>", "<b><i>", "<sub>x", "<br>", "<summary>", "[a][1] ", "[", "「**"])
 def test_many_tags_and_links_take_no_time(sign: str) -> None:
     render_markdown(sign * (60_000 // len(sign)) + DEFINED, 60)
 
@@ -242,12 +242,12 @@ def test_what_is_no_latex_is_drawn_as_ever(text: str, drawn: str) -> None:
     assert [row.text for row in render_markdown(text, 60)] == [drawn]
 
 
-@pytest.mark.parametrize("sign", ["$", "$$", "$a ", "$$ a ", "\\(", "\\[", "$a\\", "\\(a\\)", "$$\n"])
+@corpus("sign", ["$", "$$", "$a ", "$$ a ", "\\(", "\\[", "$a\\", "\\(a\\)", "$$\n"])
 def test_many_signs_of_latex_take_no_time(sign: str) -> None:
     render_markdown(sign * (60_000 // len(sign)), 60)
 
 
-@pytest.mark.parametrize(
+@corpus(
     "text",
     [
         "prose that is long enough to be wrapped over three rows of the narrow panel it is drawn in",

@@ -10,6 +10,7 @@ import pytest
 from textual import events
 from textual.binding import Binding
 
+from corpus import corpus
 from kvchat.documents.attachments import attached
 from kvchat.paths import pasted_path
 from kvchat.prompt.context import FILE, ContextBlock
@@ -115,7 +116,7 @@ def test_a_damaged_draft_with_a_file_keeps_its_text() -> None:
     assert decoded('see [a.md: 1 line]\x1e[["a.md", "text", "ref"]]').text == "see [a.md: 1 line]"
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("pasted", "path"),
     [
         ("/home/me/setup.md", "/home/me/setup.md"),

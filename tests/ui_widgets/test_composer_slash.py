@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.commands.slash import parse, slash_commands
 from kvchat.ui.widgets.composer.slash import SlashList
 from kvchat.ui.widgets.composer.widget import Composer
@@ -213,7 +214,7 @@ async def test_a_paste_in_an_argument_goes_along_as_text(writing: Writing) -> No
         assert host.heard(Composer.SlashCommand)[0].argument == "y" * 5000
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("text", "command", "rest"),
     [
         ("hello", None, "hello"),

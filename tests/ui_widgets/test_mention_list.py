@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from corpus import corpus
 from kvchat.documents.mentions import Mention, MentionKind
 from kvchat.documents.mentions import written as mentioned
 from kvchat.ui.widgets.composer import mentions
@@ -44,7 +45,7 @@ async def offered(composer: Composer, pilot: Any, text: str, found: Sequence[Men
     await pilot.pause()
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("line", "beginning"),
     [
         ("@", ""),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual import events
 
+from corpus import corpus
 from kvchat.chat.question import Question
 from kvchat.documents.mentions import Mention, MentionKind
 from kvchat.prompt.drafts import MENTION, PASTE, Draft, Span, decoded, pasted_of
@@ -137,7 +138,7 @@ async def test_a_draft_keeps_what_counts_and_an_old_one_counts_nothing(writing: 
         assert composer.text == "@a @b" and signs(composer) == {1}
 
 
-@pytest.mark.parametrize(
+@corpus(
     "stored",
     [
         'a @b\x1e{"blocks": [], "spans": [["0", null, "mention"]]}',

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from textual.geometry import Offset
 
+from corpus import corpus
 from kvchat.reports.warmth import UNKNOWN, Heat, Warmth
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import (
@@ -83,7 +84,7 @@ def test_every_mark_has_a_glyph_of_one_cell_and_words() -> None:
     assert len(set(GLYPHS.values())) == len(GLYPHS)
 
 
-@pytest.mark.parametrize(
+@corpus(
     ("warmth", "row", "words"),
     [
         (Warmth(Heat.WARM, 3843, 1, NOW - 250), {}, "warm · 3,843 tokens in the cache, used 4 min ago"),
