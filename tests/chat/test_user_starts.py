@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.template_text import marker_in, repeated_marker_in
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, TurnSeparators, marker_in, repeated_marker_in
+from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, TurnSeparators
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.tools import ToolCall
 
@@ -38,7 +39,7 @@ LLAMA = "<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>"
     ],
 )
 def test_the_marker_is_what_the_template_puts_in_front_of_a_question(without: str, asked: str, marker: str) -> None:
-    assert marker_in(without, asked) == marker
+    assert marker_in(without, asked, QUESTION) == marker
 
 
 def test_a_template_that_refuses_an_empty_conversation_shows_it_between_two_questions() -> None:
@@ -51,8 +52,8 @@ def test_a_template_that_refuses_an_empty_conversation_shows_it_between_two_ques
         + CHATML.format(QUESTION)
         + ASK
     )
-    assert repeated_marker_in(asked) == "<|im_start|>user"
-    assert repeated_marker_in("nothing of this") == ""
+    assert repeated_marker_in(asked, FIRST, ANSWER, QUESTION) == "<|im_start|>user"
+    assert repeated_marker_in("nothing of this", FIRST, ANSWER, QUESTION) == ""
 
 
 def test_places_are_found_within_ids_and_never_between_two() -> None:

@@ -161,9 +161,14 @@ class Journal:
         """The number of what happened last."""
         return self._number
 
+    @staticmethod
+    def number_at(seconds: float) -> int:
+        """The number of what happened at a time, in seconds since the epoch."""
+        return int(seconds * 1000)
+
     def next(self) -> int:
         """The number of what happens now."""
-        self._number = max(self._number + 1, number_at(self.now()))
+        self._number = max(self._number + 1, self.number_at(self.now()))
         return self._number
 
     # -- putting down ---------------------------------------------------------------------------------------------
@@ -323,11 +328,6 @@ class Journal:
         shared = gcd(*reports)
         agrees = shared >= BLOCK and shared % usual == 0 and len(set(reports)) >= BLOCK_TURNS
         return shared if agrees else usual
-
-
-def number_at(seconds: float) -> int:
-    """The number of what happened at a time, in seconds since the epoch."""
-    return int(seconds * 1000)
 
 
 def _foreign(seen: Sequence[Sighting], before: LastRead | None) -> Foreign | None:

@@ -8,7 +8,6 @@ only sends prompts needs nothing of it.
 from __future__ import annotations
 
 from kvchat.cache.causes.divergence import content_of as content_of
-from kvchat.cache.causes.evidence import NOBODY as NOBODY
 from kvchat.cache.causes.evidence import LastRead as LastRead
 from kvchat.cache.causes.evidence import Sent as Sent
 from kvchat.cache.causes.evidence import ServerIdentity as ServerIdentity
@@ -16,7 +15,6 @@ from kvchat.cache.holding import Holding as Holding
 from kvchat.cache.holding import taken_by as taken_by
 from kvchat.cache.journal import Journal as Journal
 from kvchat.cache.journal import SentPrompt as SentPrompt
-from kvchat.cache.journal import number_at as number_at
 from kvchat.cache.llamacpp.cache_config import is_tested as is_tested
 from kvchat.cache.llamacpp.cancelled import CancelledRequests as CancelledRequests
 from kvchat.cache.llamacpp.hypotheses import TOLERANCE as TOLERANCE
@@ -31,3 +29,6 @@ from kvchat.cache.notes import Note as Note
 from kvchat.cache.price import HeldOfBranch as HeldOfBranch
 from kvchat.cache.price import price as price
 from kvchat.cache.price import price_of_act as price_of_act
+from kvchat.cache.template_text import TurnSeparator as TurnSeparator
+from kvchat.cache.template_text import marker_in as marker_in
+from kvchat.cache.template_text import repeated_marker_in as repeated_marker_in

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache import Tokens
+from kvchat.cache.tracking import TurnSeparator, marker_in, repeated_marker_in
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.tools import calls_in
 from kvchat.prompt.wire import canonical
 
 FIRST, ANSWER, QUESTION = "U1_USER_MSG", "A_ASST_MSG", "U2_USER_MSG"
 """Invented texts, to find what a template puts around them."""
-_SEGMENT = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|[^<\[]+|.", re.DOTALL)
 
 
 class UserStarts:
@@ -54,65 +52,19 @@ class UserStarts:
     async def _text(self, model: str) -> str:
         question = Message(Role.USER, QUESTION).wire()
         try:
-            return marker_in(await self._prompt(model), await self._prompt(model, question))
+            return marker_in(await self._prompt(model), await self._prompt(model, question), QUESTION)
         except BackendError:  # a template that refuses an empty conversation
             first, answer = Message(Role.USER, FIRST).wire(), Message(Role.ASSISTANT, ANSWER).wire()
-            return repeated_marker_in(await self._prompt(model, first, answer, question))
+            asked = await self._prompt(model, first, answer, question)
+            return repeated_marker_in(asked, FIRST, ANSWER, QUESTION)
 
     async def _prompt(self, model: str, *wires: bytes) -> str:
         return await self._access.prompt_text(ChatTurn(wires, "", model))
 
 
-def marker_in(without: str, asked: str) -> str:
-    """The text in front of a question: `without` is a prompt without any, `asked` the same with it. Both end with
-    the header of the answer that is asked for."""
-    header = _shared(without[::-1], asked[::-1])
-    shared = _shared(without[: len(without) - header], asked)
-    return _marker(asked[shared : max(shared, asked.rfind(QUESTION))])
-
-
-def repeated_marker_in(asked: str) -> str:
-    """The text in front of both questions of a prompt."""
-    first, _, rest = asked.partition(FIRST)
-    between = rest.partition(ANSWER)[2].partition(QUESTION)[0]
-    shared = _shared(_SEGMENT.findall(first)[::-1], _SEGMENT.findall(between)[::-1])
-    return _marker("".join(_SEGMENT.findall(between)[-shared:]) if shared else "")
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many items both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _marker(before: str) -> str:
-    """A marker is what is left without the ends of earlier messages."""
-    segments = _SEGMENT.findall(before)
-    while segments and (not segments[0].strip() or _ends_a_message(segments[0])):
-        del segments[0]
-    return "".join(segments).strip()
-
-
-def _ends_a_message(segment: str) -> bool:
-    return segment[0] in "<[" and any(word in segment.lower() for word in ("end", "close", "eot", "</s>"))
-
-
 ANSWERED, ASKED = Message(Role.ASSISTANT, ANSWER), Message(Role.USER, QUESTION)
 _SPECIAL = re.compile(r"<[|｜][^<>\s]+[|｜]>")
 _SYSTEM, _ASSISTANT = b'{"role":"system"', b'{"role":"assistant"'
-
-
-class TurnSeparator(Struct, frozen=True):
-    """The text between an answer's text and the next question's; empty where that does not show."""
-
-    text: str
-    tokens: Tokens
-
-    def start(self, prompt: str, tokens: Tokens) -> int | None:
-        """How many tokens are before the separator that `prompt`, whose ids are `tokens`, ends with. None: it does not
-        end so, or the ids of the separator merge with the answer's."""
-        start = len(tokens) - len(self.tokens)
-        fits = self.text and prompt.endswith(self.text) and start >= 0 and tokens.after(start) == self.tokens
-        return start if fits else None
 
 
 NO_SEPARATOR = TurnSeparator("", Tokens())

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache import Prediction, Shape, Tokens
-from kvchat.cache.tracking import NOBODY, Sent, SentPrompt, ServerIdentity, Simulator
+from kvchat.cache.tracking import Sent, SentPrompt, ServerIdentity, Simulator
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.wire import canonical
 
@@ -30,7 +30,7 @@ class PreparedRequest(Struct, frozen=True):
 
     turn: ChatTurn
     path: Sequence[Node]
-    server: ServerIdentity = NOBODY
+    server: ServerIdentity = ServerIdentity()
     kind: Literal["conversation", "side"] = "conversation"
     """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
     certain: bool = True

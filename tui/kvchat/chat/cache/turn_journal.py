@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import kind_of
 from kvchat.cache import Change, Evidence, Tokens
-from kvchat.cache.tracking import Journal, LastRead, ServerIdentity, number_at
+from kvchat.cache.tracking import Journal, LastRead, ServerIdentity
 from kvchat.chat.cache.tracked_turn import BROKEN_OFF, SentRequest
 from kvchat.figures.accounting import NOISE, TurnFigures
 from kvchat.figures.cause import Cause
@@ -111,7 +111,7 @@ class TurnJournal:
         if last is None:
             return None
         read = self._reads.get(last.id)
-        return self.log.ended_since(read[0] if read is not None else number_at(last.created), server)
+        return self.log.ended_since(read[0] if read is not None else self.log.number_at(last.created), server)
 
     def evidence(
         self,
@@ -168,7 +168,7 @@ class TurnJournal:
             if node.id in self._reads:
                 return self._reads[node.id]
             if node.role is Role.ASSISTANT and (found := earlier(node)) is not None:
-                asked_at = "", number_at(node.created), None
+                asked_at = "", self.log.number_at(node.created), None
                 _, number, slot = self._places.get(node.digest.hex(), asked_at)
                 return number, replace(found, slot=slot)
         return 0, None
