@@ -13,7 +13,7 @@ from plain_kit import plain
 
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.commands.actions import ACTIONS
-from kvchat.config import Settings
+from kvchat.config import ServerSettings, Settings
 from kvchat.plain.commands import ELSEWHERE, OWN
 from kvchat.plain.run import First
 from toyserver import ToyServer, calls, error, event, sse, tokens
@@ -340,6 +340,20 @@ async def test_a_sentence_is_remembered_and_forgotten_by_its_words(own_folders: 
         assert (await run.type("/forget milk")).startswith("Forgotten: “I take my tea with milk.”, /memory restore ")
         assert await run.type("/forget milk") == "No memory has these words.\n"
         assert await run.type("/memory off") == "Memory is off in this conversation.\n"
+
+
+async def test_a_conversation_goes_on_with_another_server() -> None:
+    async with ToyServer() as first, ToyServer() as second:
+        settings = Settings(profiles={"other": ServerSettings(base_url=second.url)})
+        async with plain(first.url, settings=settings) as run:
+            await run.type("Lamps?")
+            said = await run.type("/model")
+            assert said.endswith("Servers of the settings: other.\n/model NAME changes to one.\n")
+            said = await run.type("/model other")
+            assert said.endswith("This conversation goes on with other.\n")
+            await run.type("And ships?")
+            assert (len(first.chats), len(second.chats)) == (1, 1)
+            assert "no model nowhere" in await run.type("/model nowhere")
 
 
 async def test_a_trunk_is_made_and_begins_a_conversation(own_folders: Path) -> None:

@@ -19,7 +19,7 @@ TABLES: dict[str, dict[str, int]] = {
         "cache": 2606,
         "chat": 10185,
         "cli": 2360,
-        "commands": 1030,
+        "commands": 1050,
         "config": 1320,
         "doctor": 980,
         "documents": 3940,

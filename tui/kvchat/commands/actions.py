@@ -253,7 +253,15 @@ ACTIONS: tuple[Action, ...] = (
             "TEXT",
             asks=True,
         ),
-        Action("model", "ctrl+l", "Model and server", "Choose model and server.", "server.choose", "NAME"),
+        Action(
+            "model",
+            "ctrl+l",
+            "Model and server",
+            "Choose model and server.",
+            "acts.options.model",
+            "NAME",
+            asks=True,
+        ),
         Action(
             "thinking",
             "ctrl+t",

@@ -32,7 +32,7 @@ from kvchat.text.cache import (
 )
 from kvchat.text.format import counted
 from kvchat.text.messages import held_reason
-from kvchat.text.options import THINKING, beginning_words, thinking_words
+from kvchat.text.options import beginning_words
 
 if TYPE_CHECKING:
     from kvchat.config.layers import Layers
@@ -149,7 +149,6 @@ class Commands:
             "list": self._list,
             "search": self._search,
             "find": self._find,
-            "model": self._model,
             "transcript.code": self._code,
             "transcript.source": self._source,
             "attach": self._attach,
@@ -286,62 +285,6 @@ class Commands:
             if leaves
             else "There is no message yet."
         )
-
-    async def _model(self, name: str) -> None:
-        service = self._chat.service
-        server = service.servers.info
-        if not name:
-            where = service.servers.title() or "the server"
-            self._say(
-                f"{one_line(service.servers.asked_model(self._chat.id) or 'The server’s own model', 80)} on "
-                f"{where}, {service.servers.name or 'built in'}."
-                if server is not None
-                else f"{service.servers.connection.sentence or 'Not connected yet.'}"
-            )
-            others = [one_line(model, 80) for model in (server.models if server is not None else ())]
-            self._say(*([f"Models: {', '.join(others)}."] if len(others) > 1 else []))
-            self._say(
-                *(
-                    [f"Servers of the settings: {', '.join(service.settings.profiles)}."]
-                    if service.settings.profiles
-                    else []
-                )
-            )
-            self._say("/model NAME changes to one.")
-        else:
-            await self._chat.attempt(self._use(name))
-
-    async def _use(self, written: str) -> None:
-        """Go on with the model or the server that `written` names. Raises ChatError."""
-        service, id = self._chat.service, self._chat.id
-        choice = service.chooser.meant(id, written)
-        name = str(choice[1])
-        if choice[0] == "pull":
-            self._say(f"To fetch it first: kvchat pull {one_line(name, 200)}")
-            return
-        if choice[0] == "file":
-            files = await service.chooser.files_at(choice[1])
-            if len(files) > 1:
-                self._say(*(one_line(str(file.path), 200) for file in files))
-                return
-            name = str(files[0].path)
-        if not await self._chat.agreed("model", title="" if choice[0] == "model" else "Switch to another server?"):
-            return
-        if choice[0] == "model":
-            await service.options.set_model(id, name)
-        else:
-            await service.chooser.use(id, name)
-        self._say(f"This conversation goes on with {one_line(name, 200)}.")
-
-    async def _thinking(self, word: str) -> None:
-        change = await self._chat.service.options.thinking(self._chat.id, word)
-        if change.lacks:
-            self._say(change.lacks)
-        elif change.options == self._chat.conversation.record.template_options or await self._chat.agreed(
-            "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options
-        ):
-            await self._chat.service.options.set_template_options(self._chat.id, change.options)
-            self._say(f"{thinking_words(change.word, known=bool(change.is_known))}.")
 
     async def _cache(self) -> None:
         report = await self._chat.service.cache_reports.report(self._chat.id)

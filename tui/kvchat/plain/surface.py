@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kvchat.chat.conversations.personas import Personas
@@ -65,6 +66,8 @@ class PlainSurface:
             "trunk": self._trunk_names,
             "tools": self._tool_names,
             "system": self._system_prompt,
+            "model": self._models,
+            "pull": self._pull,
             "memory": self._memory,
             "forget": self._forget,
         }
@@ -159,6 +162,28 @@ class PlainSurface:
         self.say("The system prompt of this conversation:")
         self._chat.speaker.output.line(self.conversation.instructions)
         self.say("/system TEXT changes it.")
+
+    async def _models(self, written: str) -> None:
+        """The model files at a path that is written, else the models and servers."""
+        service, servers, speaker = self.service, self.service.servers, self._chat.speaker
+        if written:
+            found = await service.chooser.files_at(Path(written))
+            speaker.say(*(one_line(str(file.path), 200) for file in found))
+            return
+        server, profiles = servers.info, service.settings.profiles
+        model = one_line(servers.asked_model(self._chat.id) or "The server’s own model", 80)
+        others = [one_line(name, 80) for name in (server.models if server is not None else ())]
+        speaker.say(
+            f"{model} on {servers.title() or 'the server'}, {servers.name or 'built in'}."
+            if server is not None
+            else f"{servers.connection.sentence or 'Not connected yet.'}",
+            *([f"Models: {', '.join(others)}."] if len(others) > 1 else []),
+            *([f"Servers of the settings: {', '.join(profiles)}."] if profiles else []),
+            "/model NAME changes to one.",
+        )
+
+    async def _pull(self, name: str) -> None:
+        self._chat.speaker.say(f"To fetch it first: kvchat pull {one_line(name, 200)}")
 
     async def _memory(self, words: str) -> None:
         """What `kvchat memory` does with these words; without any how it is in this conversation."""

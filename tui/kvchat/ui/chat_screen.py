@@ -194,7 +194,9 @@ class ChatScreen(Screen[None]):
         self.messages = MessageController(workspace, costs, sending)
         self.options = OptionController(workspace)
         self.memory = MemoryController(workspace, self.conversations)
-        self.acts = workspace.acts = Acts(ScreenSurface(workspace, personas, costs, self.conversations, self.memory))
+        self.acts = workspace.acts = Acts(
+            ScreenSurface(workspace, personas, costs, self.conversations, self.memory, server)
+        )
         self.composer.commands.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         service.tools.can_ask = True
@@ -522,7 +524,7 @@ class ChatScreen(Screen[None]):
         if event.way == 0:
             self.service.core.in_background(self.service.servers.connect())
         elif event.way in (1, 2):
-            self.server.choose()
+            self.server.choose_again()
 
     # -- what the service tells
 

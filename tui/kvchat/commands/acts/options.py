@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.drafts import SYSTEM_TYPED
+from kvchat.sanitize import one_line
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.tools import ASKS, FORGOTTEN, STARTS, program_lines, tools_sentence
 
 if TYPE_CHECKING:
+    from kvchat.chat.server.choice import ModelChoice
     from kvchat.commands.acts.surface import Surface
 
 
@@ -36,6 +39,33 @@ class OptionActs:
             self._surface.say(f"System prompt changed · {self._surface.way_to('undo')} undoes it")
         if decision:
             drafts.saved(SYSTEM_TYPED + id)
+
+    async def model(self, name: str = "") -> None:
+        """Go on with the model, file or server of this name; without one it is picked. Raises ChatError."""
+        chooser = self._service.chooser
+        match choice := chooser.meant(self._surface.conversation.id, name) if name else None:
+            case ("file", Path() as path):
+                files = await chooser.files_at(path)
+                await (self.use(("file", files[0].path)) if len(files) == 1 else self._surface.pick("model", str(path)))
+            case ("pull", str(repository)):
+                await self._surface.pick("pull", repository)
+            case None:
+                await self._surface.pick("model")
+            case _:
+                await self.use(choice)
+
+    async def use(self, choice: ModelChoice) -> None:
+        """Go on with what was chosen, at a price that is shown first. Raises ChatError."""
+        conversation, use = self._surface.conversation, self._service.chooser.use
+        live, id, name = conversation.live, conversation.id, str(choice[1])
+        model = choice[2] if choice[0] == "server" else ""
+        if live is not None and live.waiting is not None and live.waiting.phase == "gone" and choice[0] != "model":
+            await use(id, name, model)  # nothing was sent: the question goes to the server that is chosen now
+        elif id in self._service.conversations.streaming():
+            self._surface.say(f"An answer is running · {self._surface.way_to('stop')} stops it", warning=True)
+        elif await self._surface.decided("model", title="" if choice[0] == "model" else "Switch to another server?"):
+            await (self._service.options.set_model(id, name) if choice[0] == "model" else use(id, name, model))
+            self._surface.say(f"This conversation goes on with {one_line(name, 200)}", shown=True)
 
     async def thinking(self, word: str = "") -> None:
         """On, off, or as the server has it: the next of the three; with a word that, or an effort. Raises ChatError."""

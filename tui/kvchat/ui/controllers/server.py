@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kvchat.cache import Price
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
-    from kvchat.chat.server.choice import Fetching, HubModel, ModelChoice
+    from kvchat.chat.server.choice import Fetching, HubModel
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.screens.confirm import Choice
@@ -110,59 +110,40 @@ class ServerController:
 
     # -- another one
 
-    @in_worker("dialog")
-    async def choose(self, name: str = "") -> None:
-        """The model, or the server and its model."""
+    async def choose(self, at: str = "") -> None:
+        """Have the user choose model or server, among the model files at a path if one is given. Raises ChatError."""
         from kvchat.ui.screens.servers import ModelPicker
 
-        chooser = self._service.chooser
-        offers, key = chooser.suggested(), self.workspace.key_of("rows.choose")
+        if not at and await self._moved_or_waits():
+            return
+        chooser, key = self._service.chooser, self.workspace.key_of("rows.choose")
+        offers = chooser.suggested()
         if self._fetch is not None:
             offers = [(str(self._fetch.model.name), f"fetching · {self._fetch.words} · {key} stops"), *offers]
-        try:
-            chosen = chooser.meant(self.workspace.conversation.id, name) if name else None
-            if chosen is None and await self._moved_or_waits():
-                return
-            if chosen is not None and chosen[0] == "file":
-                files = await chooser.files_at(chosen[1])
-                chosen = ("file", files[0].path) if len(files) == 1 else None
-            if chosen is None:
-                chosen = await self.workspace.ask(
-                    ModelPicker(
-                        chooser.all(),
-                        current=self.workspace.model(),
-                        look=chooser.look,
-                        files=chooser.model_files,
-                        at=chooser.files_at,
-                        offers=offers,
-                        typed=name,
-                    )
-                )
-            if chosen is not None and chosen[0] == "pull":
-                await self._pull(chosen[1])
-            elif chosen is not None:
-                await self._use(chosen)
-        except ChatError as error:
-            self.workspace.say(str(error), "warning")
+        chosen = await self.workspace.ask(
+            ModelPicker(
+                chooser.all(),
+                current=self.workspace.model(),
+                look=chooser.look,
+                files=chooser.model_files,
+                at=chooser.files_at,
+                offers=offers,
+                typed=at,
+            )
+        )
+        if chosen is not None and chosen[0] == "pull":
+            await self.pull(chosen[1])
+        elif chosen is not None:
+            await self.workspace.acts.options.use(chosen)
 
-    async def _use(self, choice: ModelChoice) -> None:
-        workspace, id = self.workspace, self.workspace.conversation.id
-        live, use = workspace.conversation.live, self._service.chooser.use
-        name, model = str(choice[1]), choice[2] if choice[0] == "server" else ""
-        if live is not None and live.waiting is not None and live.waiting.phase == "gone" and choice[0] != "model":
-            # Nothing was sent: the question goes to the server that is chosen now.
-            await use(id, name, model)
-        elif id in self._service.conversations.streaming():
-            workspace.say(f"An answer is running · {workspace.key_of('stop')} stops it", "warning")
-        elif choice[0] == "model":
-            if await self._costs.agreed("model"):
-                await self._service.options.set_model(id, name)
-        elif await self._costs.agreed("model", title="Switch to another server?"):
-            await use(id, name, model)
+    @in_worker("dialog")
+    async def choose_again(self) -> None:
+        """For a server that cannot be used."""
+        await self.workspace.attempt(self.choose())
 
     # -- a model that is fetched
 
-    async def _pull(self, name: str) -> None:
+    async def pull(self, name: str) -> None:
         """Fetch a model, once its size and address were agreed to; while one is fetched, ask whether that is to stop.
         Raises ChatError."""
         if (fetch := self._fetch) is not None:
@@ -220,7 +201,7 @@ class ServerController:
             case "restart":
                 await self._servers.restart()
             case "models":
-                self.choose()
+                self.choose_again()
 
     # -- one that is off
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.conversations import ConversationController
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.memory import MemoryController
+    from kvchat.ui.controllers.server import ServerController
 
 
 T = TypeVar("T")
@@ -35,10 +36,12 @@ class ScreenSurface:
         costs: CostQuestions,
         conversations: ConversationController,
         memory: MemoryController,
+        server: ServerController,
     ) -> None:
         self.personas = personas
         self._costs = costs
         self._memory = memory
+        self._server = server
         self._workspace = workspace
         self._conversations = conversations
         self._transcript = workspace.screen.transcript
@@ -86,6 +89,10 @@ class ScreenSurface:
                 await self._conversations.export()
             case "memory" | "forget":
                 await self._memory.open(query=about)
+            case "model":
+                await self._server.choose(about)
+            case "pull":
+                await self._server.pull(about)
             case "remember":
                 await self._memory.open(add=True)
             case _:
