@@ -3,6 +3,13 @@
 It works on the store, the files and the index alone, without a server, and also while another kvchat runs. It changes
 no file of the user. Stopping keeps what is done: the first Ctrl+C finishes what has begun, the second one ends all. A
 line holds raw texts; whoever prints it makes them safe to show.
+
+In the order in which they are called:
+
+1. `add_arguments`, `run`: the command; each subcommand is a function that is given a `Desk`.
+2. `_add`, `_rebuild`: index by `_index_one`, and say how it went (`report_lines`). `_remove` forgets, and
+   `_list`, `_status` and `_search` only look.
+3. `status_lines`, `skipped_lines`, `passage_lines`: the words that they give to the desk.
 """
 
 from __future__ import annotations

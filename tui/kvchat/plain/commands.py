@@ -2,6 +2,13 @@
 
 Every slash command of the table of actions is carried out here, or says in a sentence why not and what does
 it instead.
+
+In the order in which they are called:
+
+1. `carry_out`: what was typed, as the act that all surfaces share, or a method here.
+2. `_list`, `_search`, `_tree`: number what they name (`ListedPlace`); `_open` goes to a number.
+3. `_edit`, `_attach`, `_queue`: the message that is written next. `_code`, `_source`, `_read`: what is there already.
+4. `plain_help`: each command with what it does here.
 """
 
 from __future__ import annotations

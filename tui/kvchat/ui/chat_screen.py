@@ -2,6 +2,14 @@
 events to their controllers.
 
 It decides nothing. The controllers come with the service, after the first frame.
+
+In the order in which they are called:
+
+1. `compose`: lays out the widgets; the first frame has them all, and nothing of the service.
+2. `list_conversations`, then `begin`: opens the store for the list, the service for the controllers, and builds those.
+3. `action_do`, `do`: an act of the table, by a key, the palette or a slash command; it names a controller's method.
+   Below `_opened`, each message of a widget is handed to its controller.
+4. `_on_service`: the same for each event of the service.
 """
 
 from __future__ import annotations

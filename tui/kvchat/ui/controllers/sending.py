@@ -3,6 +3,15 @@
 One message of a conversation at a time; what comes while it is busy goes into its queue; what is not sent yet stays in
 the conversation's draft, and what could not be sent is put back into the composer, in front of what has been typed
 since.
+
+In the order in which they are called:
+
+1. `submit`: sends at once, or puts the message into the queue (`_queue_up`).
+2. `_delivered`: asks whether it may leave this machine, then sends; `_sent` goes on until nothing is to be asked.
+3. `_looked_up`: finds what goes with it. `_with_agreed`, `_way_of`: ask about files from outside, and what is too long.
+4. `_sent_with`: hands it to the turns of the service.
+5. `_was_sent`, or `_put_back` into the composer; `refused` where the server found it too long later.
+6. `load`, `written`: the drafts, and `begin_edit`: a question that is asked differently.
 """
 
 from __future__ import annotations

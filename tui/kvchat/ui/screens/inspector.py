@@ -2,6 +2,13 @@
 
 It only shows a `CacheReport`, and asks for a new one when the cache may have changed. Figures are the server's or
 measured by kvchat; what neither knows is shown as unknown.
+
+In the order in which they are called:
+
+1. `InspectorScreen`: has a report made, when it opens and when the cache may have changed, and lists it.
+2. `turn_row`, `message_row`: a row of a list; `turns_head`, `messages_head`: what stands above its columns.
+3. `turn_words`, `message_words`: what is said of the row under the cursor.
+4. `headline`, `totals_line`, `days_lines`, `facts`: what stands around the lists.
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 It acts only through the service, on one look at a time, and never touches files or tables. Whatever is done here can be
 undone here.
+
+In the order in which they are called:
+
+1. `MemorySource`: has the look that all pages draw (`look`, `search`), and the acts that its keys name.
+2. `MemoriesPage`, `Queue`, `History`: the rows of a page (`arrange`, `row`), and what is said of one (`detail`).
+3. `choose`: Enter on a row goes back to an act of the source.
 """
 
 from __future__ import annotations

@@ -3,9 +3,14 @@
 It shows the items it is given and posts what the user wants; it decides nothing. Keys are bindings with ids, so that
 they can be rebound; what a key does with a message, the table of actions has.
 
-Its parts: `column` (the messages with their heights), `viewport` (which rows of it are in view), `selected`, `find`,
-`streaming` (when what streams in is drawn) and `painter` (rows as painted lines). In order: items, streaming, the view,
-drawing, the selected message and its keys, finding, jump letters, the mouse.
+In the order in which they are called:
+
+1. `set_source`, `update_item`: messages come into the `column` (their heights, and those that were near the view).
+2. `stream_text`, `end_stream`: what streams in is drawn when its time has come (`streaming`).
+3. `follow`, `watch_scroll_y`: which rows are in view (`viewport`); nothing moves that the user did not move.
+4. `render_line`: a row as a painted line (`painter`).
+5. `select`, `find`, `jump_targets`, `on_click`: the message that is meant (`selected`), what is found in them (`find`),
+   letters to jump by (`targets`), and the mouse (`copying`).
 """
 
 from __future__ import annotations
