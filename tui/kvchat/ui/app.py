@@ -131,10 +131,10 @@ class KvchatApp(App[int]):
     async def on_mount(self) -> None:
         self.ending.listen()
         self.app_suspend_signal.subscribe(self, lambda _: self._frame.forget())
-        self.app_resume_signal.subscribe(self, lambda _: self._paint_anew())
+        self.app_resume_signal.subscribe(self, lambda _: self._repaint())
         self.call_after_refresh(self._list)
 
-    def _paint_anew(self) -> None:
+    def _repaint(self) -> None:
         """Another program had the terminal: nothing of what was painted is there."""
         self._show_title()
         self._frame.forget()

@@ -253,7 +253,7 @@ class ContextController:
         id = self.workspace.current.id
         changed = await self._retrieval.changed_files(id)
         news = [path for path in changed if (id, path) not in self._told_changed]
-        elsewhere = {told for told in self._told_changed if told[0] != id}
+        elsewhere = {other for other in self._told_changed if other[0] != id}
         self._told_changed = frozenset(elsewhere | {(id, path) for path in changed})
         if news and self.workspace.shows(id):
             self.workspace.say(changed_words(news))

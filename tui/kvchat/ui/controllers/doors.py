@@ -1,4 +1,4 @@
-"""What the controllers ask of the app and of the main screen, beside what every app of Textual has: they know nothing
+"""What the controllers ask of the app and of the main screen, beyond what every Textual app has: they know nothing
 else of these two."""
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class ServerController:
     async def _fetched(self, model: HubModel, id: str) -> None:
         """Fetch a model, with how far it is in the status line; where the conversation has not begun, it is used."""
 
-        def told(progress: Fetching) -> None:
+        def report(progress: Fetching) -> None:
             words = fetch_words(progress.done, progress.total, progress.speed, checking=progress.checking)
             if self._fetch is not None:
                 self._fetch.words = words
@@ -175,7 +175,7 @@ class ServerController:
 
         chooser, workspace = self._service.chooser, self.workspace
         try:
-            path = await chooser.fetched(model, told)
+            path = await chooser.fetched(model, report)
         except ChatError as error:
             workspace.say(str(error), "error")
             return

@@ -348,8 +348,8 @@ def _ending(item: TranscriptItem, has_keys: bool, key: KeyOf) -> list[Run]:
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
         words += f" ({item.figures.predicted_tokens:,})"
     note = one_line(item.note)
-    told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
-    runs = [Run(f"{glyph} {told}", style, "")]
+    words_shown = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
+    runs = [Run(f"{glyph} {words_shown}", style, "")]
     for number, one in enumerate((*_going_on(item), *does)):
         runs += [Run(" · ", "muted", ""), *(() if number or has_keys else _way_there(key)), *_key_spans(one, key)]
     return runs

@@ -38,9 +38,9 @@ class AskScreen(Modal[R], Generic[R]):
         below: str = "",
         limit: int | None = None,
     ) -> None:
-        """`hint` is shown in the empty field. `value` is written there at first: one that ends in a blank is gone on
-        with, any other is replaced. `check` raises LineError. `enter` and `close`: what these keys do, in a word or
-        two. `below` gives way to what is refused. `limit`: characters."""
+        """`hint` is shown in the empty field. `value` is written there at first: one that ends in a blank is
+        continued, any other is replaced. `check` raises LineError. `enter` and `close`: what these keys do, in a word
+        or two. `below` gives way to what is refused. `limit`: characters."""
         super().__init__(classes="-small")
         self.heading = title
         self.hints = (("enter", enter), ("dialog.close", close))

@@ -112,7 +112,7 @@ def bar(cached: int, new: int, wasted: int) -> Content:
 
 
 def scale_of(turns: Sequence[TurnReport]) -> int:
-    """The tokens that a bar of full width stands for: the longest prompt; 0 where no turn has figures."""
+    """The tokens of a bar of full width: the longest prompt; 0 where no turn has figures."""
     return max((turn.figures.prompt_tokens or 0 for turn in turns if turn.figures), default=0)
 
 
@@ -229,7 +229,7 @@ def _prefix(report: CacheReport, width: int) -> Content:
 
 
 def tokens_scale(messages: Sequence[MessageCells]) -> int:
-    """The tokens that a bar of full width stands for: the longest prompt; 0 where no turn has figures."""
+    """The tokens of a bar of full width: the longest prompt; 0 where no turn has figures."""
     return max((message.tokens or 0 for message in messages), default=0)
 
 

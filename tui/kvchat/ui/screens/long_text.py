@@ -55,7 +55,7 @@ class LongText(TextArea):
         return self.text if self.is_changed else ""
 
     @property
-    def told(self) -> str:
+    def notice(self) -> str:
         """A notice that the restored text is not saved, and the key that takes it back; empty: the text is another
         one."""
         if not self._left or self.text != self._left:

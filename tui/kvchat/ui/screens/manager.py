@@ -193,8 +193,8 @@ class ManagerScreen(ListModal[Jump]):
         & #empty { display: none; height: 1fr; padding: 1 2; }
         & #detail { height: 4; margin-top: 1; padding: 0 1 0 2; }
         & #keys, & #note { height: 1; padding: 0 1 0 2; }
-        &.-told-long #note { height: 2; }
-        &.-told-long #keys { display: none; }
+        &.-notice-long #note { height: 2; }
+        &.-notice-long #keys { display: none; }
         &.-empty #rows, &.-empty #detail, &.-empty #keys { display: none; }
         &.-empty #empty { display: block; }
         &.-other #search { display: none; }
@@ -216,7 +216,7 @@ class ManagerScreen(ListModal[Jump]):
         self._events = events
         self._keys: Sequence[object] = ()
         """Of the rows that are shown."""
-        self._told: tuple[str, bool, object] = ("", False, None)
+        self._notice: tuple[str, bool, object] = ("", False, None)
         """The sentence in the last line, whether it is bad, and the row that was under the cursor."""
         self._soon: Timer | None = None
         self._due: Due = ""
@@ -305,8 +305,8 @@ class ManagerScreen(ListModal[Jump]):
             async for _ in self.source.look():
                 self.show_rows(keep=True, at=at)
                 at = None
-        if self._stands and not self.source.is_ready:
-            self.rows.empty = one_line(self.told, 400)
+        if self._can_draw and not self.source.is_ready:
+            self.rows.empty = one_line(self.notice, 400)
             self.rows.refresh()
 
     @on(Input.Changed, "#search Input")
@@ -391,19 +391,19 @@ class ManagerScreen(ListModal[Jump]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Nothing can be done before there is something to do it with, and the cursor stays while a text is written."""
         stays = self.source.is_writing and action in ("move", "page")
-        return self._stands and not stays and super().check_action(action, parameters)
+        return self._can_draw and not stays and super().check_action(action, parameters)
 
     # Drawing.
 
     @property
-    def _stands(self) -> bool:
+    def _can_draw(self) -> bool:
         """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
         return self.is_running and bool(self.query("#note"))
 
     def show_rows(self, *, keep: bool = False, at: object = None) -> None:
         """The rows of the page, with the cursor on the row with the key `at`; with `keep` it stays on its row, or near
         where that was when it is gone."""
-        if not self._stands or not self.source.is_ready:
+        if not self._can_draw or not self.source.is_ready:
             return
         rows, old, place = self.rows, self._keys, self.rows.cursor or 0
         self._keys = self.page.keys
@@ -421,7 +421,7 @@ class ManagerScreen(ListModal[Jump]):
 
     def fill(self) -> None:
         """All that depends on what goes on, and on the width."""
-        if not self._stands or not self.source.is_ready:
+        if not self._can_draw or not self.source.is_ready:
             return
         width = self.query_one("#note", Static).content_size.width  # that one is always there
         if not width:
@@ -445,15 +445,15 @@ class ManagerScreen(ListModal[Jump]):
 
     def tell(self, text: str, *, bad: bool = False) -> None:
         """A sentence in the last line until the cursor moves."""
-        self._told = (text, bad, self._row_key)
-        if self._stands:
+        self._notice = (text, bad, self._row_key)
+        if self._can_draw:
             self._draw_note()
 
     def _draw_note(self) -> None:
-        text, bad, _ = self._told
+        text, bad, _ = self._notice
         note = self.query_one("#note", Static)
         width = note.content_size.width or self.size.width
-        self.set_class(cell_len(text) > width, "-told-long")
+        self.set_class(cell_len(text) > width, "-notice-long")
         if text:
             note.update(content((one_line(text, 2 * width), BAD if bad else ACCENT)))
         elif self.source.is_ready:
@@ -462,9 +462,9 @@ class ManagerScreen(ListModal[Jump]):
             note.update("")
 
     @property
-    def told(self) -> str:
+    def notice(self) -> str:
         """The sentence in the last line; empty: none."""
-        return self._told[0]
+        return self._notice[0]
 
     @property
     def _row_key(self) -> object:
@@ -472,8 +472,8 @@ class ManagerScreen(ListModal[Jump]):
 
     @on(RowList.Moved)
     def _moved(self) -> None:
-        if self._stands:
-            if self.told and self._told[2] != self._row_key:
+        if self._can_draw:
+            if self.notice and self._notice[2] != self._row_key:
                 self.tell("")
             self.tell_row()
 

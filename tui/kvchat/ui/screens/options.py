@@ -213,9 +213,9 @@ class SystemPromptScreen(Modal[str]):
 
     @on(TextArea.Changed)
     def _say_price(self) -> None:
-        changed, told = self._field.is_changed, self._field.told
+        changed, notice = self._field.is_changed, self._field.notice
         price = change_price(self._price if changed else None)
-        words = content((f"{told}\n" if told else "", MUTED), (price, "" if changed else MUTED))
+        words = content((f"{notice}\n" if notice else "", MUTED), (price, "" if changed else MUTED))
         self.query_one("#price", Static).update(words)
 
     def _text(self) -> str:

@@ -251,8 +251,8 @@ class ModelPicker(ListModal[ModelChoice]):
     def _draw(self, index: int, width: int) -> Content:
         line = self._lines[index]
         if line.choice is None:
-            told = content((line.about, BAD if line.about in PHASES.values() else MUTED))
-            return joined(content((shown(line.words, width), STRONG)), told, width)
+            status = content((line.about, BAD if line.about in PHASES.values() else MUTED))
+            return joined(content((shown(line.words, width), STRONG)), status, width)
         name = highlighted(content(shown(line.words, width)), self._query)
         return joined(name + content(("  in use", ACCENT) if line.current else ""), content((line.about, MUTED)), width)
 
@@ -392,11 +392,11 @@ class WelcomePanel(Widget, can_focus=True):
             words = words.format(last=one_line(self._last, 60))
             here = self.has_focus and self._ways[self.cursor] == way
             number = content(("▌ " if here else "  ", ACCENT), (str(way), ACCENT), "  ")
-            told = [
+            status = [
                 *content((words, STRONG if here else "")).wrap(width - INDENT),
                 *content((about, MUTED)).wrap(width - INDENT),
             ]
-            lines += [((content(" " * INDENT) if index else number) + line, way) for index, line in enumerate(told)]
+            lines += [((content(" " * INDENT) if index else number) + line, way) for index, line in enumerate(status)]
         if self.commands_shown:
             lines += [(line, None) for line in (content(), *self._commands(width))]
         return lines

@@ -114,8 +114,8 @@ class ValueField(Vertical):
             area.focus()
 
     @property
-    def told(self) -> str:
-        return self._field.told
+    def notice(self) -> str:
+        return self._field.notice
 
     def saved(self) -> None:
         """What was written is in the file."""
@@ -239,7 +239,7 @@ class SettingsScreen(FilterList[SettingRow, None]):
         else:
             field = self.query_one(ValueField)
             field.open(row)
-            self._say(field.told)
+            self._say(field.notice)
             self._show_keys(row)
 
     def action_reset(self) -> None:

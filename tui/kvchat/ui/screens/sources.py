@@ -112,7 +112,7 @@ class SourceScreen(ListModal[None]):
     # -- showing
 
     @property
-    def _stands(self) -> bool:
+    def _can_draw(self) -> bool:
         """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
         return self.is_running and bool(self.query("#note"))
 
@@ -129,7 +129,7 @@ class SourceScreen(ListModal[None]):
 
     def _about(self) -> None:
         """The headings, the file, and what has become of it."""
-        if not self._stands:
+        if not self._can_draw:
             return
         width = max(20, self.query_one("#about", Static).content_size.width or self.size.width - 12)
         lines: list[Content] = []
@@ -149,7 +149,7 @@ class SourceScreen(ListModal[None]):
     @on(TextRows.Resized)
     def _wrap(self) -> None:
         """The text in rows as wide as there is room."""
-        if not self._stands:
+        if not self._can_draw:
             return
         rows, state = self.rows, self.source_state
         first = state.line if state is not None and state.exact else None
@@ -175,7 +175,7 @@ class SourceScreen(ListModal[None]):
 
     def tell(self, text: str, *, bad: bool = False) -> None:
         """A sentence below the text."""
-        if self._stands:
+        if self._can_draw:
             self.query_one("#note", Static).update(content((one_line(text, 300), BAD if bad else ACCENT)))
 
     # -- doing

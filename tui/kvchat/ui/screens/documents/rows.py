@@ -225,8 +225,8 @@ class OtherKinds(Struct, frozen=True):
 def other_kinds(skipped: Sequence[Skipped]) -> tuple[OtherKinds | None, list[Skipped]]:
     """How many files are of other kinds, which the scan tells of the folder itself, and the files that were skipped."""
     files = [one for one in skipped if not (one.path == "" and _OTHERS.fullmatch(one.reason))]
-    told = next((found for one in skipped if one.path == "" and (found := _OTHERS.fullmatch(one.reason))), None)
-    return (OtherKinds(int(told[1].replace(",", "")), told[2]) if told is not None else None), files
+    others = next((found for one in skipped if one.path == "" and (found := _OTHERS.fullmatch(one.reason))), None)
+    return (OtherKinds(int(others[1].replace(",", "")), others[2]) if others is not None else None), files
 
 
 def skipped_words(skipped: Sequence[Skipped]) -> str:

@@ -132,7 +132,7 @@ class DocumentsSource(ManagerSource):
         sentence, name = self._told_of
         if name and name not in self.documents.indexing:
             self._told_of = ("", "")
-            if self.screen.told == sentence:
+            if self.screen.notice == sentence:
                 self.screen.tell("")
         return {}
 
@@ -224,7 +224,7 @@ class DocumentsSource(ManagerSource):
 
     # Indexing.
 
-    async def _index(self, anew: bool) -> None:
+    async def _index(self, rebuild: bool) -> None:
         """Look for changes now, or read everything again."""
         one = self.collection
         if one is None:
@@ -233,10 +233,10 @@ class DocumentsSource(ManagerSource):
             self.screen.tell(f"It is being indexed; {self.screen.key('documents.stop')} stops that.")
             return
         with self.screen.telling():
-            await self.documents.look_for_changes(one.name, anew)
+            await self.documents.look_for_changes(one.name, rebuild)
             name = one_line(one.name, 40)
             self._tell_while_indexing(
-                one.name, f"Indexing every file of {name} again." if anew else f"Looking for changes in {name}."
+                one.name, f"Indexing every file of {name} again." if rebuild else f"Looking for changes in {name}."
             )
 
     def _stop(self) -> None:

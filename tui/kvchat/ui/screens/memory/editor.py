@@ -92,9 +92,9 @@ class EntryEditor(Vertical):
     @on(TextArea.Changed)
     def _tell(self) -> None:
         what = "Edit   " if self._entry else "Something to remember   "
-        kind, told = (KIND_MARKS[self._kind], ACCENT), self._field.told
+        kind, notice = (KIND_MARKS[self._kind], ACCENT), self._field.notice
         self.query_one(".words", Static).update(
-            content((what, STRONG), kind, (f" {self._kind}{told and f'   {told}'}", MUTED))
+            content((what, STRONG), kind, (f" {self._kind}{notice and f'   {notice}'}", MUTED))
         )
 
     async def action_save(self) -> None:

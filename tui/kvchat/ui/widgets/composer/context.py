@@ -102,20 +102,20 @@ class MessageContext:
         line.pasted, line.nothing = tuple(pasted), nothing
         line.items.put(PASSAGE, [passage_item(passage, self.count, fixed) for passage in self._passages.values()])
         line.items.put(FILE, [file_item(block, self.count, outside.get(block.ref, "")) for block in files])
-        line.draw_anew()
+        line.redraw()
         self._widget.post_message(messages.ContextChanged())
 
     def set_searching(self, text: str) -> None:
         """The documents are still being searched for `text`."""
         if text and text == self._asked.text and self._retrieved_for != self._asked:
             self.line.searching = True
-            self.line.draw_anew()
+            self.line.redraw()
 
     def set_sending(self, looks_up: bool) -> None:
         """Whether what goes with the message before, which is on its way, is still being looked up."""
         if self.line.sending is not looks_up:
             self.line.sending = looks_up
-            self.line.draw_anew()
+            self.line.redraw()
 
     def set_keys(self, choose: str, complete: str = "Tab") -> None:
         """The key that chooses what goes with the message, and that which makes a mention of pasted text,
@@ -125,7 +125,7 @@ class MessageContext:
 
     def decided(self) -> None:
         """Something in `items` was left out, taken along or agreed to."""
-        self.line.draw_anew()
+        self.line.redraw()
         self._widget.post_message(messages.ContextChanged())
 
     # Read by the app.
@@ -190,5 +190,5 @@ class MessageContext:
         picked = picked or Picked()
         self.line.items.reset(picked.dropped, none, picked.taken, agreed)
         self.line.problems, self.line.pasted, self.line.nothing, self.line.searching = (), (), "", False
-        self.line.draw_anew()
+        self.line.redraw()
         self._widget.post_message(messages.ContextChanged())

@@ -71,7 +71,7 @@ def passage_item(passage: Passage, count: Count, fixed: bool = False) -> Item:
 
 
 def file_item(block: ContextBlock, count: Count, outside: str = "") -> Item:
-    """A file that is mentioned and goes as a whole; of one from `outside` it is told where it really is."""
+    """A file that is mentioned and sent whole; one from `outside` shows where it really is."""
     item = replace(_counted(FILE, block, block.source, outside, count, True), outside=outside)
     return replace(item, tokens=MOST_TOKENS, is_image=True) if block.kind == IMAGE else item
 

@@ -186,9 +186,9 @@ class ContextLine(Widget):
     def put(self, kind: str, items: Sequence[Item]) -> None:
         """Show these of a kind. Those that were left out stay so."""
         if self.items.put(kind, items):
-            self.draw_anew()
+            self.redraw()
 
-    def draw_anew(self) -> None:
+    def redraw(self) -> None:
         """What it shows has changed."""
         notes = self.problems or self.nothing or self.pasted
         self.display = bool(self.items.all or notes or self.searching or self.sending)

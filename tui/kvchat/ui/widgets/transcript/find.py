@@ -98,7 +98,7 @@ class Finder:
         return above[-1] if above else 0
 
     def after(self, step: int) -> int | None:
-        """The match so many after the one that is shown, around the end; None: there is none."""
+        """The match `step` after the one that is shown, around the end; None: there is none."""
         return (self._number + step) % len(self._matches) if self._matches else None
 
     def show(self, number: int, page: int) -> int | None:

@@ -40,7 +40,7 @@ class SelectedMessages:
 
     def take(self, node: str | None, extend: bool = False) -> bool:
         """Select a message; None, or one that is not there: none. `extend`: with all from where the selection began.
-        Return whether a row has to be painted anew."""
+        Return whether a row has to be repainted."""
         before = self.entries
         self._first = (self._first or self.node) if extend else None
         self.node = node if self._column.find(node) is not None else None

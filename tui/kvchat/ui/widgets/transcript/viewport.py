@@ -23,7 +23,7 @@ MAX_TEXT_WIDTH = 100  # kvchat.tcss adds the gutter, a blank and the scrollbar
 
 
 class Viewport:
-    """Where a widget stands in the column that it shows. Rows `y` are counted from the top of the column."""
+    """The place of a widget in the column that it shows. Rows `y` are counted from the top of the column."""
 
     def __init__(self, widget: ScrollView, column: Column) -> None:
         self._widget = widget

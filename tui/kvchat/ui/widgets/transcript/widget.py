@@ -428,7 +428,7 @@ class Transcript(ScrollView, can_focus=True):
         return frozenset(found)
 
     def code_text(self, number: int) -> str | None:
-        """A code block of the message marked on the screen, else of the last one that has so many; None: none has."""
+        """A code block of the message marked on the screen, else of the last one that has this many; None: none has."""
         column, marked = self._column, self._selected.index if self.marked is not None else None
         places = reversed(range(len(column))) if marked is None else [marked]
         found = (column.entry(at).codes() if column.is_drawn(at) else codes_of(column[at]) for at in places)
