@@ -59,7 +59,7 @@ variation selectors."""
 _MOST_MARKS = 4
 """Combining marks on one letter; more, or such without a letter, draw over what is around them."""
 _MOST_BLANKS, _DEEPEST = 3, 60
-"""Blanks in a row inside a line, and at its beginning, that can be told apart by eye."""
+"""Blanks in a row inside a line, and at its beginning, that the eye can still count."""
 _RUN = re.compile(f" {{{_MOST_BLANKS + 1},}}|^ +| +$")
 
 

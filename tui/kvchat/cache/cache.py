@@ -103,7 +103,7 @@ class Cache:
         self.journal = journal if journal is not None else Journal(now)
         """What was sent to it, and seen of it."""
         self.slots = SlotObserver(server, self.guesses, self.journal, is_router=is_router)
-        """What its slots show, and what besides requests that are played has changed them."""
+        """What its slots show, and what has changed them other than played requests."""
         self.notes = CacheNotes(server, self.guesses, self.slots, self.journal)
         """What the next run is to know."""
         self.trust = Trust()

@@ -131,7 +131,7 @@ def price_of_act(
 ) -> Price:
     """The price of `act` on the `turn`-th turn, by the figures of the branch's answers, as of `prefill_span`. `held`:
     None: all that the figures count is held. `start`: where the first changed token is, if not where the figures tell.
-    `grows`: by so many tokens the act makes the prompt longer. `is_counted`: whether it adds no text that only the
+    `grows`: tokens by which the act makes the prompt longer. `is_counted`: whether it adds no text that only the
     server can count. `spare`: as of `alternatives`."""
     span = prefill_span(act, turns, turn)
     if span is None:

@@ -50,7 +50,7 @@ _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
 
 
 def finding_of(evidence: Evidence) -> Finding | None:
-    """As `explain`, else what the server has lost without a word."""
+    """As `explain`, else what the server has lost silently."""
     return explain(evidence) or silent_loss(evidence)
 
 
