@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -251,3 +252,23 @@ async def test_escape_closes_a_dialog_whose_price_is_not_known_yet(
         await app.rest()
         assert app.service.conversations.streaming() and app.said == before
         assert app.front == "ChatScreen"
+
+
+async def test_what_is_typed_while_a_backup_is_made_is_there_at_once(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(store: Store) -> None:
+        begun.set()
+        go.wait(30)
+        ended.set()
+
+    monkeypatch.setattr(Store, "backup_if_due", slow)
+    monkeypatch.setattr("kvchat.ui.app.HOUSEKEEPING_SECONDS", 0.01)
+    async with drive() as app:
+        await asyncio.to_thread(begun.wait, 60)
+        typed(app.app, *"lamp")
+        await app.until(lambda: app.draft == "lamp")
+        assert not ended.is_set()
+        go.set()

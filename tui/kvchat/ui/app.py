@@ -214,8 +214,13 @@ class KvchatApp(App[int]):
         self.sweeper.begin()
         self.set_interval(EVERY, self.sweeper.look)
         self.service.begin_background()
-        self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping.run)
-        self.set_interval(HOUSEKEEPING_EVERY, self.service.housekeeping.run)
+        self.set_timer(HOUSEKEEPING_SECONDS, self._keep_house)
+        self.set_interval(HOUSEKEEPING_EVERY, self._keep_house)
+
+    def _keep_house(self) -> None:
+        """In a task of its own: keys go through the app, which a timer's callback would hold up."""
+        if self.is_running:  # a callback may come when the service has ended
+            self.service.core.in_background(self.service.housekeeping.run())
 
     async def _first_conversation(self) -> str:
         if self._first:
