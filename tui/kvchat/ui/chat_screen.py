@@ -191,9 +191,7 @@ class ChatScreen(Screen[None]):
         self.server = server = ServerController(workspace, costs, empty)
         self.compaction = compaction = CompactionController(workspace)
         self.context = context = ContextController(workspace)
-        self.sending = sending = SendingController(
-            workspace, service, context, compaction, self.transcript, self.composer, self.status
-        )
+        self.sending = sending = SendingController(workspace, context, compaction)
         self.queue = queue = QueueController(workspace, sending)
         self.documents = documents = DocumentController(workspace)
         self.panel = panel = CachePanelController(workspace)

@@ -53,15 +53,12 @@ if TYPE_CHECKING:
     from kvchat.chat.compactor import CompactionPrice
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.events import QuestionRefused
-    from kvchat.chat.service import ChatService
     from kvchat.chat.turns.alternatives import AlternativesRequest
     from kvchat.chat.turns.queue import Queued
     from kvchat.commands.editor import OutsideText
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.screens.confirm import Choice
-    from kvchat.ui.widgets.statusline import StatusLine
-    from kvchat.ui.widgets.transcript.widget import Transcript
 
 Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""
@@ -73,17 +70,9 @@ UNDER_WAY = "The previous message is still being sent · {key} takes it back"
 class SendingController:
     """Sends messages and edits, and keeps drafts."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        service: ChatService,
-        context: ContextController,
-        compaction: CompactionController,
-        transcript: Transcript,
-        composer: Composer,
-        status: StatusLine,
-    ) -> None:
+    def __init__(self, workspace: Workspace, context: ContextController, compaction: CompactionController) -> None:
         self.workspace = workspace
+        service, screen = workspace.service, workspace.screen
         self._service = service
         self._conversations = service.conversations
         self._drafts = service.drafts
@@ -91,9 +80,9 @@ class SendingController:
         self._queue = service.queue
         self._context = context
         self._compaction = compaction
-        self._transcript = transcript
-        self._composer = composer
-        self._status = status
+        self._transcript = screen.transcript
+        self._composer = screen.composer
+        self._status = screen.status
         self._sending: dict[str, Sending] = {}
         """The messages on their way, by their conversations."""
         self._too_long: dict[str, str] = {}
