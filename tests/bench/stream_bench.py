@@ -64,7 +64,7 @@ def child(kind: str, rate: int, above: int, tokens: int, result: Path) -> None:
 
     from kvchat.config.themes import variable_defaults
     from kvchat.prompt.message import Role, State
-    from kvchat.ui.render.message import TranscriptItem
+    from kvchat.ui.widgets.transcript.render.message import TranscriptItem
     from kvchat.ui.widgets.transcript.widget import Transcript
 
     body = "".join(islice(token_source("mixed"), 300))

@@ -403,8 +403,6 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         doctor,
         export,
         inspector,
-        manager,
-        modal,
         options,
         queue,
         settings,
@@ -413,6 +411,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
     )
     from kvchat.ui.screens.documents import add
     from kvchat.ui.screens.documents import search as passage_search
+    from kvchat.ui.screens.kit import manager, modal
     from kvchat.ui.screens.memory import editor
     from kvchat.ui.widgets.findbar import FindBar
 

@@ -27,8 +27,8 @@ from kvchat.prompt.request import wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import clean, one_line
 from kvchat.transfer.formats import Source, render
-from kvchat.ui.render.message import Folds, foot_rows
 from kvchat.ui.view_models import item_of
+from kvchat.ui.widgets.transcript.render.message import Folds, foot_rows
 
 SHORT = {name: text for name, text in DOCUMENTS.items() if len(text) < 100_000}
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\U000e0000-\U000e007f]")

@@ -37,7 +37,7 @@ def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question that opens by itself waits for a pause of typing; that of a test is over at once."""
     monkeypatch.setattr("kvchat.ui.controllers.questions.Questions.quiet_s", 0.0)
-    monkeypatch.setattr("kvchat.ui.screens.confirm.ConfirmScreen.alone_s", 0.0)
+    monkeypatch.setattr("kvchat.ui.screens.kit.confirm.ConfirmScreen.alone_s", 0.0)
 
 
 @pytest.fixture(autouse=True)

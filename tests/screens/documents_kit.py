@@ -30,7 +30,7 @@ from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.conversation import OFF
 from kvchat.prompt.tree import Tree
 from kvchat.ui.screens.documents.source import DocumentsSource
-from kvchat.ui.screens.manager import ManagerScreen
+from kvchat.ui.screens.kit.manager import ManagerScreen
 
 R = TypeVar("R")
 HERE = "1a" * 16

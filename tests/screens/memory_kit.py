@@ -19,7 +19,7 @@ from kvchat.figures.accounting import SideTotals
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.prompt.conversation import Conversation
 from kvchat.store.jobs import Job, JobState
-from kvchat.ui.screens.manager import ManagerScreen
+from kvchat.ui.screens.kit.manager import ManagerScreen
 from kvchat.ui.screens.memory.source import MemorySource
 
 LAMP, HARBOUR = "1a" * 16, "2b" * 16

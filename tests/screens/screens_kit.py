@@ -30,7 +30,7 @@ from kvchat.prompt.message import Message, Node, Role, State, node, system_messa
 from kvchat.prompt.tree import Tree
 from kvchat.reports.cache_report import CacheReport
 from kvchat.ui.key_queue import KeyQueue
-from kvchat.ui.screens.manager import ManagerScreen
+from kvchat.ui.screens.kit.manager import ManagerScreen
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
 T = NOW.timestamp()

@@ -8,7 +8,7 @@ from screens_kit import showing
 from kvchat.cache.price import Alternative, CheaperWay, Price, price
 from kvchat.text.format import about
 from kvchat.text.prices import cheaper, price_lines, several_lines
-from kvchat.ui.screens.confirm import ConfirmScreen
+from kvchat.ui.screens.kit.confirm import ConfirmScreen
 
 
 def question() -> ConfirmScreen[str]:

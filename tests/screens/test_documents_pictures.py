@@ -19,7 +19,7 @@ from textual.widgets import Input
 from kvchat.config.themes import load_themes
 from kvchat.documents.collection import IndexingProgress
 from kvchat.paths import own_themes
-from kvchat.ui.screens.filter_list import PAUSE_SECONDS
+from kvchat.ui.screens.kit.filter_list import PAUSE_SECONDS
 from kvchat.ui.screens.sources import SourceScreen, SourcesScreen
 
 Picture = Callable[..., None]

@@ -21,9 +21,9 @@ from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquote
 from kvchat.ui.screens.documents.rows import RetrievalChoice
 from kvchat.ui.screens.documents.search import snippet
 from kvchat.ui.screens.documents.source import AT_ONCE
-from kvchat.ui.screens.filter_list import PAUSE_SECONDS
-from kvchat.ui.screens.manager import PATIENCE
-from kvchat.ui.screens.rows import FocusRows
+from kvchat.ui.screens.kit.filter_list import PAUSE_SECONDS
+from kvchat.ui.screens.kit.manager import PATIENCE
+from kvchat.ui.screens.kit.rows import FocusRows
 from still import until
 
 pytestmark = pytest.mark.slow
@@ -508,7 +508,7 @@ async def test_what_is_said_of_an_indexing_goes_when_it_ends() -> None:
 
 
 async def test_that_another_kvchat_indexes_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.ui.screens.manager.RENEWAL", 0.05)
+    monkeypatch.setattr("kvchat.ui.screens.kit.manager.RENEWAL", 0.05)
     source = service()
     source.reports["handbook"] = IndexingReport(
         "handbook", trouble="It is being indexed by another kvchat.", is_elsewhere=True

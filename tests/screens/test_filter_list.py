@@ -12,11 +12,11 @@ from kvchat.commands.actions import ACTIONS
 from kvchat.commands.keymap import help_rows
 from kvchat.ui.screens.beginnings import Beginning, BeginningScreen
 from kvchat.ui.screens.conversations import ConversationPicker
-from kvchat.ui.screens.filter_list import FilterList, grouped
 from kvchat.ui.screens.help import HelpScreen
+from kvchat.ui.screens.kit.filter_list import FilterList, grouped
+from kvchat.ui.screens.kit.tones import content
 from kvchat.ui.screens.palette import PaletteEntry, PaletteScreen
 from kvchat.ui.screens.themes import ThemeScreen
-from kvchat.ui.screens.tones import content
 
 LISTS: dict[str, Callable[[], FilterList[Any, Any]]] = {
     "conversations": lambda: ConversationPicker([conversation(f"lamp {n}") for n in range(9)], now=NOW),

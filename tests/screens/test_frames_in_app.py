@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kvchat.ui.app import KvchatApp
-from kvchat.ui.render.frame import Frame
+from kvchat.ui.terminal.frame import Frame
 from terminal_model import TerminalModel
 from terminal_output import Terminal
 from toyserver import ToyServer, tokens

@@ -20,7 +20,7 @@ from kvchat.text.tools import STARTS, program_lines
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.controllers.questions import Questions
 from kvchat.ui.key_queue import Coming
-from kvchat.ui.screens.confirm import ConfirmScreen
+from kvchat.ui.screens.kit.confirm import ConfirmScreen
 from tries import tries
 
 WALKS = tries("key_walks", 12)
@@ -51,7 +51,7 @@ class Time:
             def stop(self) -> None:
                 self.is_off = True
 
-        for name in ("kvchat.ui.controllers.questions", "kvchat.ui.screens.confirm"):
+        for name in ("kvchat.ui.controllers.questions", "kvchat.ui.screens.kit.confirm"):
             monkeypatch.setattr(f"{name}.monotonic", lambda: self.now)
         for screen in (ChatScreen, ConfirmScreen):
             monkeypatch.setattr(screen, "set_timer", lambda pump, delay, callback=None, **_: Due(pump, delay, callback))

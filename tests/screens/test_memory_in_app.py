@@ -16,7 +16,7 @@ from kvchat.chat.background import jobs
 from kvchat.chat.events import MemoriesChanged, MemoriesNoted
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import PROFILE, Entry, Status
-from kvchat.ui.screens.manager import ManagerScreen
+from kvchat.ui.screens.kit.manager import ManagerScreen
 from kvchat.ui.screens.memory.source import MemorySource
 from toyserver import Answer, ToyServer, Visit, tokens
 

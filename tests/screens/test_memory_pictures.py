@@ -16,7 +16,7 @@ from textual.widgets import Input, TextArea
 
 from kvchat.config.themes import load_themes
 from kvchat.paths import own_themes
-from kvchat.ui.screens.manager import PAUSE_SECONDS
+from kvchat.ui.screens.kit.manager import PAUSE_SECONDS
 
 Picture = Callable[..., None]
 

@@ -25,9 +25,9 @@ from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 from kvchat.text.problems import StoreProblem
-from kvchat.ui.screens.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
+from kvchat.ui.screens.kit.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
+from kvchat.ui.screens.kit.rows import FocusRows
 from kvchat.ui.screens.memory.editor import line_of
-from kvchat.ui.screens.rows import FocusRows
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from corpus import corpus
 from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.text.format import short_count
-from kvchat.ui.screens.filter_list import Heading, grouped
+from kvchat.ui.screens.kit.filter_list import Heading, grouped
+from kvchat.ui.screens.kit.rows import RowList
 from kvchat.ui.screens.palette import PaletteEntry, PaletteScreen, best
-from kvchat.ui.screens.rows import RowList
 from toyserver import ToyServer, tokens
 
 ALL = [PaletteEntry(action, "", "") for action in ACTIONS if action.palette]

@@ -6,7 +6,7 @@ import pytest
 from screens_kit import NOW, conversation, showing
 
 from kvchat.ui.screens.conversations import ConversationPicker, tags_screen
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.kit.rows import RowList
 
 DAY = 86400
 CONVERSATIONS = [

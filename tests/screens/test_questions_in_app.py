@@ -13,7 +13,7 @@ from textual.keys import _character_to_key
 from kvchat.chat.question import Question
 from kvchat.config import Settings
 from kvchat.ui.controllers.questions import Questions
-from kvchat.ui.screens.confirm import ConfirmScreen, QuestionWords
+from kvchat.ui.screens.kit.confirm import ConfirmScreen, QuestionWords
 from toyserver import ToyServer, calls, tokens
 
 READ = '{"path": "a.txt"}'

@@ -36,10 +36,10 @@ from kvchat.prompt.request import Parameters
 from kvchat.reports.cache_report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.sanitize import clean
 from kvchat.ui.screens.branches import BranchTreeScreen
-from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.conversations import ConversationPicker, SearchScreen, rename_screen
 from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
+from kvchat.ui.screens.kit.confirm import ConfirmScreen
 from kvchat.ui.screens.options import ParametersScreen, SystemPromptScreen
 from kvchat.ui.screens.servers import EngineTroubleScreen, ModelPicker, WelcomePanel
 from kvchat.values import said

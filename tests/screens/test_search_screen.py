@@ -10,9 +10,9 @@ import pytest
 from screens_kit import NOW, Shown, T, showing
 
 from kvchat.prompt.conversation import SearchHit
-from kvchat.ui.screens import filter_list
 from kvchat.ui.screens.conversations import Found, SearchScreen, snippet
-from kvchat.ui.screens.filter_list import PAUSE_SECONDS
+from kvchat.ui.screens.kit import filter_list
+from kvchat.ui.screens.kit.filter_list import PAUSE_SECONDS
 
 HITS = [
     SearchHit("c1", "n1", "lighthouse log", "user", "How often did the \x02lamp\x03 turn?", T),

@@ -105,7 +105,7 @@ async def test_the_three_ways_are_chosen_by_number_and_by_cursor(keys: list[str]
 
 
 async def test_a_digit_that_begins_a_sentence_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.ui.screens.confirm.ConfirmScreen.alone_s", 86_400.0)
+    monkeypatch.setattr("kvchat.ui.screens.kit.confirm.ConfirmScreen.alone_s", 86_400.0)
     for sentence in ("2 things", "10", "3. how", "1, then 2", "22"):
         written: list[str] = []
 

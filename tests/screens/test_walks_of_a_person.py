@@ -17,7 +17,7 @@ from textual import events
 from textual.keys import _character_to_key
 
 from kvchat.ui.controllers.questions import Questions
-from kvchat.ui.screens.confirm import ConfirmScreen
+from kvchat.ui.screens.kit.confirm import ConfirmScreen
 from kvchat.ui.widgets.transcript.widget import Transcript
 from toyserver import ToyServer, tokens
 from tries import tries

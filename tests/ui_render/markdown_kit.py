@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvchat.ui.render.markdown import MarkdownDocument
-from kvchat.ui.render.rows import Row
+from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
+from kvchat.ui.widgets.transcript.render.rows import Row
 
 
 def render_markdown(text: str, width: int) -> list[Row]:

@@ -7,9 +7,8 @@ from wcwidth import iter_graphemes
 
 from corpus import corpus
 from kvchat.sanitize import one_line
-from kvchat.ui.render.sources import ending
-from kvchat.ui.render.wrap import plain_rows
-from kvchat.ui.runs import fit
+from kvchat.ui.runs import ending, fit
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows
 
 CLUSTERS = {
     "Devanagari conjunct": "\u0915\u094d\u0937",

@@ -18,7 +18,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from corpus import corpus
-from kvchat.ui.render.frame import Frame
+from kvchat.ui.terminal.frame import Frame
 from terminal_model import TerminalModel
 
 WIDTH, HEIGHT = 24, 3

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_kit import render_markdown
 
-from kvchat.ui.render.markdown import MarkdownDocument
-from kvchat.ui.render.rows import copied, text_of
+from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
+from kvchat.ui.widgets.transcript.render.rows import copied, text_of
 
 _LINES = st.sampled_from(
     [

@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from kvchat.prompt.message import Role
-from kvchat.ui.render import lazy_text, markdown, table
-from kvchat.ui.render.markdown import MarkdownDocument
-from kvchat.ui.render.message import Folds, TranscriptItem
-from kvchat.ui.render.rows import copied, text_of
-from kvchat.ui.render.wrap import plain_rows, wrapped
 from kvchat.ui.runs import Run, width_of
 from kvchat.ui.widgets.transcript.entry import TranscriptEntry
+from kvchat.ui.widgets.transcript.render import lazy_text, markdown, table
+from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
+from kvchat.ui.widgets.transcript.render.message import Folds, TranscriptItem
+from kvchat.ui.widgets.transcript.render.rows import copied, text_of
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows, wrapped
 
 
 class Counted(str):

@@ -10,11 +10,11 @@ from markdown_kit import render_markdown
 from rich.cells import cell_len
 
 from corpus import corpus
-from kvchat.ui.render.code import with_key
-from kvchat.ui.render.markdown import MarkdownDocument, code_blocks
-from kvchat.ui.render.rows import copied, text_of
-from kvchat.ui.render.wrap import _ONE_CELL, breaks
 from kvchat.ui.tones import TONES
+from kvchat.ui.widgets.transcript.render.code import with_key
+from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument, code_blocks
+from kvchat.ui.widgets.transcript.render.rows import copied, text_of
+from kvchat.ui.widgets.transcript.render.wrap import _ONE_CELL, breaks
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "fixtures" / "hostile_text.json").read_text())
 CONTEXTS = [

@@ -13,11 +13,11 @@ from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.text.cache import answer_words
-from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
-from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
-from kvchat.ui.render.rows import text_of
 from kvchat.ui.runs import Run
 from kvchat.ui.terminal.control_filter import ControlFilter
+from kvchat.ui.widgets.transcript.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
+from kvchat.ui.widgets.transcript.render.progress import reading_row, unknown_reading_row, waiting_row
+from kvchat.ui.widgets.transcript.render.rows import text_of
 from kvchat.ui.widgets.transcript.streaming import FRAME, REST, Pace
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.images import Thumbnail
 from kvchat.prompt.message import Role
-from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows
-from kvchat.ui.render.picture import picture_rows
-from kvchat.ui.render.rows import copied, text_of
+from kvchat.ui.widgets.transcript.render.message import Folds, TranscriptItem, foot_rows
+from kvchat.ui.widgets.transcript.render.picture import picture_rows
+from kvchat.ui.widgets.transcript.render.rows import copied, text_of
 
 RED, BLUE = b"\xff\x00\x00", b"\x00\x00\xff"
 

@@ -9,10 +9,11 @@ from rich.cells import cell_len
 from kvchat.documents.collection import place_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Role
-from kvchat.ui.render.markdown import MarkdownDocument
-from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows
-from kvchat.ui.render.rows import Row, copied, text_of
-from kvchat.ui.render.sources import CITE, MOST, ending, linked, numbers_at, source_rows, sources_of
+from kvchat.ui.runs import ending
+from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
+from kvchat.ui.widgets.transcript.render.message import Folds, TranscriptItem, context_summary, foot_rows
+from kvchat.ui.widgets.transcript.render.rows import Row, copied, text_of
+from kvchat.ui.widgets.transcript.render.sources import CITE, MOST, linked, numbers_at, source_rows, sources_of
 
 
 def passage(number: int, path: str = "guide/setup.md", where: str = "12-40", head: str = "") -> ContextBlock:

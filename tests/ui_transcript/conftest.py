@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kvchat.config.themes import variable_defaults
 from kvchat.prompt.message import Role, State
-from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.widgets.transcript.render.message import TranscriptItem
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 

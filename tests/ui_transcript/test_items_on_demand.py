@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvchat.ui.render.message import TranscriptItem, as_text
+from kvchat.ui.widgets.transcript.render.message import TranscriptItem, as_text
 
 SIZE = (80, 24)
 NEAR = 120

@@ -12,10 +12,10 @@ from textual.app import App, ComposeResult
 from kvchat.config.themes import variable_defaults
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role
-from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.widgets.jump import LETTERS, JumpLetters, labels
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import SidebarRow
+from kvchat.ui.widgets.transcript.render.message import TranscriptItem
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 SIZE = (80, 24)

@@ -8,8 +8,8 @@ import pytest
 
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
-from kvchat.ui.render.message import as_text
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript.render.message import as_text
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 SIZE = (80, 24)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual import events
 
-from kvchat.ui.screens.rows import FilterInput
+from kvchat.ui.screens.kit.rows import FilterInput
 from kvchat.ui.widgets.composer.text import MOST_BLINKS
 from kvchat.ui.widgets.composer.widget import DRAFT_DELAY, Composer
 

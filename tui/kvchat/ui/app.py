@@ -30,17 +30,15 @@ from kvchat.ui.bindings import binding
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
-from kvchat.ui.render.frame import Frame
 from kvchat.ui.sweeper import EVERY, Sweeper
-from kvchat.ui.terminal.control_filter import ControlFilter
-from kvchat.ui.terminal.input import Background, TerminalInput
+from kvchat.ui.terminal import Background, ControlFilter, Frame, TerminalInput
 from kvchat.ui.themes import Themes
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.config.layers import Layers
     from kvchat.config.problem import Problem
-    from kvchat.ui.terminal.desktop import Desktop
+    from kvchat.ui.terminal import Desktop
 
 WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
 """What terminals send for Alt and an arrow, and readline's keys, where they are not bound."""
@@ -111,7 +109,7 @@ class KvchatApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
         if driver.__name__ == "LinuxDriver":
-            from kvchat.ui.terminal.driver import TerminalDriver
+            from kvchat.ui.terminal import TerminalDriver
 
             return TerminalDriver
         if (module := sys.modules.get("textual.drivers.web_driver")) is not None:
@@ -164,7 +162,7 @@ class KvchatApp(App[int]):
 
     async def _begin(self) -> None:
         """After the list: the conversation and the notices."""
-        from kvchat.ui.terminal.desktop import Desktop
+        from kvchat.ui.terminal import Desktop
 
         screen = self.chat
         self.desktop = Desktop(self.tell_terminal, os.environ)
@@ -334,7 +332,7 @@ class KvchatApp(App[int]):
         if not self.no_color:
             others = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
             return [self._guard, *others]
-        from kvchat.ui.terminal.colourless import COLOURLESS
+        from kvchat.ui.terminal import COLOURLESS
 
         return [self._guard, COLOURLESS]
 
@@ -352,7 +350,7 @@ class KvchatApp(App[int]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Whatever copies: by every way there is."""
-        from kvchat.ui.terminal.clipboard import copy
+        from kvchat.ui.terminal import copy
 
         copy(self, text)
 

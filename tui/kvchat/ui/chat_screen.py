@@ -46,7 +46,7 @@ from kvchat.ui.widgets.queue_lines import QueueLines
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import rows_of
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
-from kvchat.ui.widgets.transcript.widget import Transcript
+from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
@@ -327,7 +327,7 @@ class ChatScreen(Screen[None]):
 
     async def do_instead(self, action: Action, argument: str = "") -> None:
         """Do an action in place of the dialogs that are open: these are left unanswered."""
-        from kvchat.ui.screens.modal import Modal
+        from kvchat.ui.screens.kit import Modal
 
         while isinstance(dialog := self.app.screen, Modal):
             dialog.finish(None)

@@ -41,6 +41,16 @@ def fit(text: str, width: int) -> str:
     return kept[: outside(text, len(kept))].rstrip() + "…"
 
 
+def ending(text: str, width: int) -> str:
+    """`text` in at most `width` cells; of a longer one the end: it tells files from each other."""
+    if cell_len(text) <= width:
+        return text
+    rest = text
+    while rest and cell_len(rest) >= width:
+        rest = rest[max(1, (cell_len(rest) - width) // 2) :]
+    return f"…{text[outside(text, len(text) - len(rest), forward=True) :]}"
+
+
 def width_of(runs: Iterable[Run]) -> int:
     """Cells that `runs` take."""
     return sum(cell_len(run.text) for run in runs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.config.themes import AUTOMATIC, load_themes, own_theme, plain_theme
 from kvchat.paths import is_missing, own_themes
 from kvchat.sanitize import one_line
-from kvchat.ui.terminal.background import QUERY, is_light
+from kvchat.ui.terminal import QUERY, is_light
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -82,7 +82,7 @@ class Themes:
     def ask_terminal(self) -> None:
         """Where its background decides, ask the terminal whether it is light or dark. The answer comes any time, or
         never."""
-        from kvchat.ui.terminal.desktop import is_bare
+        from kvchat.ui.terminal import is_bare
 
         if self.follows_terminal and not is_bare(os.environ):
             self._tell_terminal(QUERY)

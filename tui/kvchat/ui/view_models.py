@@ -17,14 +17,12 @@ from kvchat.text.format import message_time
 from kvchat.text.notes import note_sentence
 from kvchat.text.servers import model_name
 from kvchat.text.tools import shown_call
-from kvchat.ui.render.message import TranscriptItem
-from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
-from kvchat.ui.render.sources import sources_of
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript import TranscriptItem, reading_row, sources_of, unknown_reading_row, waiting_row
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
-    from kvchat.ui.terminal.desktop import Prefilled
+    from kvchat.ui.terminal import Prefilled
 
 YOU = "You"
 Continues = Callable[[Node], bool]

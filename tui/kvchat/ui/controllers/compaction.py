@@ -14,10 +14,10 @@ from kvchat.prompt.message import Role, State
 from kvchat.text.format import counted, percent
 from kvchat.text.prices import summary_offer, summary_ready
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.runs import Run
 from kvchat.ui.view_models import BranchItems, live_row
 from kvchat.ui.widgets.statusline import live_of
+from kvchat.ui.widgets.transcript import TranscriptItem
 
 if TYPE_CHECKING:
     from kvchat.chat.compactor import RunningCompaction

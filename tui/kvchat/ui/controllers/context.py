@@ -179,17 +179,17 @@ class ContextController:
         """Attach the image in the system's clipboard; without one put this text in. Keys wait for it."""
         import asyncio
 
-        from kvchat.ui.terminal import clipboard
+        from kvchat.ui.terminal import ClipboardError, image
 
         problem = "There is no image in the clipboard; text comes with the terminal's own key to paste."
         id = self.workspace.conversation.id
         with self.workspace.key_queue.hold():
             if self.workspace.editing is None:
                 try:
-                    if data := await asyncio.to_thread(clipboard.image):
+                    if data := await asyncio.to_thread(image):
                         self._put_attached(id, await self._retrieval.attach_image(data))
                         return
-                except (clipboard.ClipboardError, ChatError) as error:
+                except (ClipboardError, ChatError) as error:
                     problem = str(error)
             if text:
                 self._composer.paste(text)

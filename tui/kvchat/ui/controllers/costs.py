@@ -16,7 +16,7 @@ from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
     from kvchat.cache import Act, Price
-    from kvchat.ui.screens.confirm import Choice
+    from kvchat.ui.screens.kit import Choice
 
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""

@@ -15,7 +15,7 @@ from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.render.sources import given, sources_of
+from kvchat.ui.widgets.transcript import given, sources_of
 
 if TYPE_CHECKING:
     from kvchat.documents.collection import IndexingReport
@@ -64,7 +64,7 @@ class DocumentController:
     @in_worker("dialog")
     async def _open(self, *, add: str | None = None) -> None:
         from kvchat.ui.screens.documents.source import DocumentsSource
-        from kvchat.ui.screens.manager import ManagerScreen
+        from kvchat.ui.screens.kit import ManagerScreen
 
         if not self._documents.has_library:
             self.workspace.say("No documents in an incognito run")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvchat.config.problem import Problem
     from kvchat.paths import Paths
     from kvchat.ui.key_queue import KeyQueue
-    from kvchat.ui.terminal.desktop import Desktop
+    from kvchat.ui.terminal import Desktop
     from kvchat.ui.themes import Themes
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.findbar import FindBar
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvchat.ui.widgets.queue_lines import QueueLines
     from kvchat.ui.widgets.sidebar import Sidebar
     from kvchat.ui.widgets.statusline import Header, StatusLine
-    from kvchat.ui.widgets.transcript.widget import Transcript
+    from kvchat.ui.widgets.transcript import Transcript
 
 
 class Host(Protocol):

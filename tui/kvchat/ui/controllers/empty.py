@@ -56,7 +56,7 @@ class EmptyConversation:
         return self._servers.connection.phase == "none" or bool(self._servers.last_off)
 
     def _content(self) -> Content:
-        from kvchat.ui.render.empty import Recent, empty_screen, first_steps, tips
+        from kvchat.ui.widgets.empty import Recent, empty_screen, first_steps, tips
 
         service = self._service
         key, server, now = self.workspace.key_of, self._servers.info, service.clock().timestamp()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvchat.transfer.formats import Source
     from kvchat.ui.controllers.workspace import Workspace
     from kvchat.ui.ending import Ending
-    from kvchat.ui.screens.confirm import Choice
+    from kvchat.ui.screens.kit import Choice
 
 NAMED = 3
 """Conversations that are named in the question."""

@@ -32,7 +32,7 @@ class MemoryController:
 
     async def open(self, *, query: str = "", add: bool = False) -> None:
         """The memory screen; then the message that the user wants to see, if any."""
-        from kvchat.ui.screens.manager import ManagerScreen
+        from kvchat.ui.screens.kit import ManagerScreen
         from kvchat.ui.screens.memory.source import MemorySource
 
         fresh, self._noted, self._pending = (*self._noted, *self._pending), (), ()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kvchat.commands.acts import number_of
 from kvchat.prompt.message import Node, Role
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.render.message import TranscriptItem, as_text
-from kvchat.ui.terminal.clipboard import copy
+from kvchat.ui.terminal import copy
+from kvchat.ui.widgets.transcript import TranscriptItem, as_text
 
 if TYPE_CHECKING:
     from kvchat.ui.controllers.costs import CostQuestions

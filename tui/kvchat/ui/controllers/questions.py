@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kvchat.ui.controllers.doors import MainScreen
-    from kvchat.ui.screens.confirm import ConfirmScreen
-    from kvchat.ui.screens.modal import Modal
+    from kvchat.ui.screens.kit import ConfirmScreen, Modal
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.question_line import QuestionLine
 

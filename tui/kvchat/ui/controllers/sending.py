@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kvchat.commands.editor import OutsideText
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
-    from kvchat.ui.screens.confirm import Choice
+    from kvchat.ui.screens.kit import Choice
 
 Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""

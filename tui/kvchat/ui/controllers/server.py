@@ -15,9 +15,9 @@ from kvchat.text.engine import fetch_words
 from kvchat.text.format import counted, short_count, size
 from kvchat.text.servers import fallback_words, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.render.progress import offline_row
 from kvchat.ui.runs import Run
 from kvchat.ui.widgets.header_text import HeaderState
+from kvchat.ui.widgets.transcript import offline_row
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvchat.chat.server.choice import Fetching, HubModel
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation
-    from kvchat.ui.screens.confirm import Choice
+    from kvchat.ui.screens.kit import Choice
 
 GONE = frozenset({"lost", "failed"})
 

@@ -67,7 +67,7 @@ class SettingsController:
             host.take_keys()
             screen.show_keys()
         if now.keyboard_protocol != before.keyboard_protocol:
-            from kvchat.ui.terminal.driver import keyboard
+            from kvchat.ui.terminal import keyboard
 
             host.tell_terminal(keyboard(now.keyboard_protocol))
         if now.enter_sends != before.enter_sends:

@@ -39,7 +39,7 @@ class ToolController:
 
     @in_worker("dialog")
     async def _ask(self, id: str) -> None:
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+        from kvchat.ui.screens.kit import Choice, ConfirmScreen
 
         tools = self._service.tools
         question = tools.waiting.get(id)

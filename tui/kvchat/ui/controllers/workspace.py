@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from kvchat.prompt.message import Node
     from kvchat.ui.controllers.doors import Host, MainScreen
     from kvchat.ui.key_queue import Coming
-    from kvchat.ui.screens.confirm import Choice
-    from kvchat.ui.screens.modal import Modal
+    from kvchat.ui.screens.kit import Choice, Modal
 
 Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")
@@ -120,7 +119,7 @@ class Workspace:
         `unasked`: no key asked for it, so it opens by itself, while nothing is typed. `letter`: a letter may have asked
         for it: who was writing writes on. `coming`: so it may, and it took time to know what to ask; where the keys did
         not wait for that, it is unasked by now. `gist` as in `ConfirmScreen`."""
-        from kvchat.ui.screens.confirm import ConfirmScreen
+        from kvchat.ui.screens.kit import ConfirmScreen
 
         make = partial(ConfirmScreen[T], title, lines, choices, gist=gist)
         if unasked or (coming is not None and coming.is_late):

@@ -27,11 +27,9 @@ from kvchat.text.prices import STAYS_CACHED, next_prefill
 from kvchat.text.servers import model_name
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.branches import STATES
-from kvchat.ui.screens.confirm import DraftBehind
-from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
+from kvchat.ui.screens.kit import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, DraftBehind, Modal, Part, content
 from kvchat.ui.view_models import item_of, live_row
-from kvchat.ui.widgets.transcript.widget import Transcript
+from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer, OpenConversation

@@ -11,9 +11,7 @@ from kvchat.config.personas import Persona
 from kvchat.documents.trunks import Trunk
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, day_time
-from kvchat.ui.screens.filter_list import FilterList
-from kvchat.ui.screens.rows import highlighted, kept
-from kvchat.ui.screens.tones import MUTED, content, joined, shown
+from kvchat.ui.screens.kit import MUTED, FilterList, content, highlighted, joined, kept, shown
 
 
 class Beginning(NamedTuple):

@@ -23,9 +23,22 @@ from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import size
 from kvchat.ui.bindings import binding, bindings
-from kvchat.ui.screens.modal import Hint, ListModal, Modal
-from kvchat.ui.screens.rows import FilterLine, RowList
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, joined, removed_words, shown
+from kvchat.ui.screens.kit import (
+    ACCENT,
+    BAD,
+    MUTED,
+    STRONG,
+    FilterLine,
+    Hint,
+    ListModal,
+    Modal,
+    Part,
+    RowList,
+    content,
+    joined,
+    removed_words,
+    shown,
+)
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item
 from kvchat.ui.widgets.composer.context_line import GLYPHS
 from kvchat.ui.widgets.composer.mentions import is_folder, on_disk

@@ -33,20 +33,24 @@ from kvchat.sanitize import one_line
 from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
 from kvchat.ui.bindings import bindings
 from kvchat.ui.runs import fit
-from kvchat.ui.screens.ask import AskScreen, LineError
-from kvchat.ui.screens.filter_list import FilterList, Heading, SearchList
-from kvchat.ui.screens.modal import Hint
-from kvchat.ui.screens.rows import highlighted, kept
-from kvchat.ui.screens.tones import (
+from kvchat.ui.screens.kit import (
     ACCENT,
     MARK_TONES,
     MATCH,
     MUTED,
     USER,
     WARNING,
+    AskScreen,
+    FilterList,
+    Heading,
+    Hint,
+    LineError,
     Part,
+    SearchList,
     content,
+    highlighted,
     joined,
+    kept,
     shown,
 )
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark

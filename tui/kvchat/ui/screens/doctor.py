@@ -19,8 +19,7 @@ from kvchat.doctor.report import DoctorReport, Severity, Verdict
 from kvchat.doctor.words import GLYPHS, facts, headline
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.modal import Hint, Modal
-from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
+from kvchat.ui.screens.kit import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Hint, Modal, Part, content
 
 Examine = Callable[[Callable[[str], None], bool], Awaitable[DoctorReport]]
 """Examines the server in use: it is given what to tell progress to, and whether the user agreed to what costs

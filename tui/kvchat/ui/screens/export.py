@@ -26,10 +26,7 @@ from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import FileExists, TransferError, format_of
 from kvchat.transfer.write import suggested_name
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.ask import AskScreen, LineError
-from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.rows import FilterLine
-from kvchat.ui.screens.tones import BAD, MUTED, WASTED, content
+from kvchat.ui.screens.kit import BAD, MUTED, WASTED, AskScreen, FilterLine, LineError, Modal, content
 
 
 class ChoiceLine(Widget, can_focus=True):

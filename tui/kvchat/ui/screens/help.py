@@ -8,9 +8,20 @@ from typing import NamedTuple
 from textual.content import Content
 
 from kvchat.commands.keymap import HelpRow
-from kvchat.ui.screens.filter_list import FilterList, Heading, grouped
-from kvchat.ui.screens.rows import column, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, CACHED, GLYPHS, MARK_TONES, MUTED, content
+from kvchat.ui.screens.kit import (
+    ACCENT,
+    CACHED,
+    GLYPHS,
+    MARK_TONES,
+    MUTED,
+    FilterList,
+    Heading,
+    column,
+    content,
+    grouped,
+    highlighted,
+    kept,
+)
 from kvchat.ui.widgets import sidebar_rows
 
 CACHE_GLYPHS = (

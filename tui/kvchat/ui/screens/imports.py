@@ -19,9 +19,7 @@ from textual.widgets import Input, Static
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import one_line
 from kvchat.text import imports as words
-from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.rows import FilterLine
-from kvchat.ui.screens.tones import BAD, MUTED, STRONG, content
+from kvchat.ui.screens.kit import BAD, MUTED, STRONG, FilterLine, Modal, content
 
 if TYPE_CHECKING:
     from kvchat.transfer.importing.files import ImportProgress

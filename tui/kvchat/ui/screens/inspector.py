@@ -60,10 +60,7 @@ from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
 from kvchat.text.stats import REUSE, answers_words, unknown_words
 from kvchat.ui.bindings import bindings
-from kvchat.ui.render.wrap import breaks
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import (
+from kvchat.ui.screens.kit import (
     BAD,
     CACHED,
     EVALUATED,
@@ -73,6 +70,8 @@ from kvchat.ui.screens.tones import (
     MUTED,
     STRONG,
     WASTED,
+    ListModal,
+    RowList,
     content,
     joined,
     shown,
@@ -81,6 +80,7 @@ from kvchat.ui.widgets.bars import split_cells
 from kvchat.ui.widgets.header_text import HOSTS
 from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
 from kvchat.ui.widgets.sidebar_rows import mark_of
+from kvchat.ui.widgets.transcript import breaks
 
 if TYPE_CHECKING:
     from datetime import datetime

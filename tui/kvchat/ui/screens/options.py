@@ -29,10 +29,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
 from kvchat.text.prices import FREE, change_price
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.long_text import LongText
-from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.rows import FilterLine, RowList
-from kvchat.ui.screens.tones import BAD, MUTED, STRONG, content, shown
+from kvchat.ui.screens.kit import BAD, MUTED, STRONG, FilterLine, LongText, Modal, RowList, content, shown
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts

@@ -12,9 +12,7 @@ from textual.content import Content
 from textual.fuzzy import FuzzySearch
 
 from kvchat.commands.actions import Action
-from kvchat.ui.screens.filter_list import FilterList, Heading, grouped
-from kvchat.ui.screens.rows import column
-from kvchat.ui.screens.tones import ACCENT, EVALUATED, MATCH, MUTED, content
+from kvchat.ui.screens.kit import ACCENT, EVALUATED, MATCH, MUTED, FilterList, Heading, column, content, grouped
 
 LABEL_CELLS = 24
 SLASH_CELLS = 14

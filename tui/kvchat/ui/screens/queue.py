@@ -14,9 +14,7 @@ from kvchat.chat.events import EventBus, QueueChanged, ServiceEvent
 from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, MUTED, content, shown
+from kvchat.ui.screens.kit import ACCENT, MUTED, ListModal, RowList, content, shown
 
 QueueAct = tuple[Literal["edit", "send"], Queued]
 

@@ -31,12 +31,25 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
 from kvchat.text.servers import FAILS, model_name
 from kvchat.ui.bindings import binding
-from kvchat.ui.screens.confirm import ConfirmScreen
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
+from kvchat.ui.screens.kit import (
+    ACCENT,
+    BAD,
+    MUTED,
+    STRONG,
+    TONE_CLASSES,
+    TONE_CSS,
+    ConfirmScreen,
+    FilterLine,
+    ListModal,
+    RowList,
+    content,
+    highlighted,
+    joined,
+    kept,
+    shown,
+)
 from kvchat.ui.widgets.header_text import HOSTS
-from kvchat.ui.widgets.transcript.widget import Transcript
+from kvchat.ui.widgets.transcript import Transcript
 
 PHASES = {
     "idle": "not connected",

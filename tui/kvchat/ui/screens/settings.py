@@ -22,11 +22,21 @@ from kvchat.config import ConfigError
 from kvchat.config.option import OptionKind
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.export import ChoiceLine
-from kvchat.ui.screens.filter_list import FilterList
-from kvchat.ui.screens.long_text import LongText
-from kvchat.ui.screens.modal import Hint
-from kvchat.ui.screens.rows import FilterInput, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined, shown
+from kvchat.ui.screens.kit import (
+    ACCENT,
+    BAD,
+    MUTED,
+    STRONG,
+    FilterInput,
+    FilterList,
+    Hint,
+    LongText,
+    content,
+    highlighted,
+    joined,
+    kept,
+    shown,
+)
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts

@@ -32,12 +32,22 @@ from kvchat.paths import reason
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.render.sources import ending, headings_of, title_of
-from kvchat.ui.render.wrap import breaks
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList, highlighted
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, removed_words
-from kvchat.ui.terminal.clipboard import copy
+from kvchat.ui.runs import ending
+from kvchat.ui.screens.kit import (
+    ACCENT,
+    BAD,
+    MUTED,
+    ListModal,
+    Part,
+    RowList,
+    content,
+    highlighted,
+    home_path,
+    joined,
+    removed_words,
+)
+from kvchat.ui.terminal import copy
+from kvchat.ui.widgets.transcript import breaks, headings_of, title_of
 
 if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService

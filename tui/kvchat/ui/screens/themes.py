@@ -15,11 +15,8 @@ from kvchat.config.themes import AUTOMATIC
 from kvchat.figures.accounting import TurnFigures
 from kvchat.prompt.message import Role, State
 from kvchat.reports.rail import Stretch, Where
-from kvchat.ui.render.message import TranscriptItem
-from kvchat.ui.screens.filter_list import FilterList
-from kvchat.ui.screens.rows import highlighted, kept
-from kvchat.ui.screens.tones import MUTED, content
-from kvchat.ui.widgets.transcript.widget import Transcript
+from kvchat.ui.screens.kit import MUTED, FilterList, content, highlighted, kept
+from kvchat.ui.widgets.transcript import Transcript, TranscriptItem
 
 _ANSWER = """\
 ## The lamp

@@ -14,9 +14,7 @@ from kvchat.cache import Price
 from kvchat.text.prices import in_brief
 from kvchat.text.tools import tokens_about
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, MUTED, content
+from kvchat.ui.screens.kit import ACCENT, MUTED, ListModal, RowList, content
 
 
 class ToolsScreen(ListModal[tuple[str, ...]]):

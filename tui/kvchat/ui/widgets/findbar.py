@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from kvchat.text.format import count
 from kvchat.ui.bindings import bindings
 from kvchat.ui.widgets.composer.widget import Composer
-from kvchat.ui.widgets.transcript.widget import Transcript
+from kvchat.ui.widgets.transcript import Transcript
 
 
 class FindBar(Horizontal):

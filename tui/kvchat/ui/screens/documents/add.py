@@ -26,9 +26,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.documents.collection import Collection, is_name, named, unused
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterInput, RowList
-from kvchat.ui.screens.tones import BAD, MUTED, content, shown
+from kvchat.ui.screens.kit import BAD, MUTED, FilterInput, ListModal, RowList, content, shown
 
 MOST = 500
 """Folders that are offered."""

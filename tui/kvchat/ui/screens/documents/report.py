@@ -14,11 +14,9 @@ from textual.widgets import Static
 from kvchat.documents.collection import Collection, CollectionStatus, IndexingReport, Skipped
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, size
-from kvchat.ui.render.sources import ending
+from kvchat.ui.runs import ending
 from kvchat.ui.screens.documents.rows import changes_words, other_kinds
-from kvchat.ui.screens.filter_list import FilterList
-from kvchat.ui.screens.rows import highlighted, kept
-from kvchat.ui.screens.tones import BAD, MUTED, content, home_path, joined
+from kvchat.ui.screens.kit import BAD, MUTED, FilterList, content, highlighted, home_path, joined, kept
 
 
 class ReportScreen(FilterList[Skipped, None]):

@@ -17,8 +17,8 @@ from kvchat.documents.collection import Collection, CollectionStatus, IndexingPr
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.sanitize import one_line
 from kvchat.text.format import UNKNOWN, age, count, counted, duration, moment, percent, size
-from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
+from kvchat.ui.runs import ending
+from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
 
 WIDE = 84
 """From this many cells on, a row shows the folder too."""

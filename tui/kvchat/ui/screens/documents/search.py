@@ -16,12 +16,9 @@ from kvchat.documents.collection import Collection, Passage
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import counted
 from kvchat.ui.bindings import bindings
-from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.filter_list import Heading, SearchList
-from kvchat.ui.screens.modal import Hint
-from kvchat.ui.screens.rows import RowList, highlighted
+from kvchat.ui.runs import ending
+from kvchat.ui.screens.kit import MUTED, Heading, Hint, RowList, SearchList, content, highlighted, joined
 from kvchat.ui.screens.sources import SourceScreen
-from kvchat.ui.screens.tones import MUTED, content, joined
 
 if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService

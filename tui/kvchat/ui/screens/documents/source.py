@@ -26,13 +26,10 @@ from kvchat.documents.collection import Collection, CollectionStatus
 from kvchat.prompt.conversation import OFF
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
-from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.documents import rows as words
 from kvchat.ui.screens.documents.rows import DocumentRowData, RetrievalChoice
-from kvchat.ui.screens.manager import Due, ManagerSource, Page
-from kvchat.ui.screens.modal import Hint
-from kvchat.ui.screens.tones import home_path
-from kvchat.ui.terminal.clipboard import copy
+from kvchat.ui.screens.kit import Choice, ConfirmScreen, Due, Hint, ManagerSource, Page, home_path
+from kvchat.ui.terminal import copy
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

@@ -18,9 +18,8 @@ from textual.widgets import Static, TextArea
 from kvchat.chat.conversations.drafts import MEMORY_TYPED
 from kvchat.memory.entry import Entry, Kind
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.long_text import LongText
+from kvchat.ui.screens.kit import ACCENT, MUTED, STRONG, LongText, content
 from kvchat.ui.screens.memory.rows import KIND_MARKS
-from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts

@@ -20,8 +20,7 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.format import age, counted, moment
 from kvchat.text.memory import job_reason
 from kvchat.text.servers import model_name
-from kvchat.ui.screens.rows import highlighted
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
+from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, Part, content, highlighted, home_path, joined, shown
 
 KIND_MARKS: Mapping[Kind, str] = {
     Kind.IDENTITY: "@",

@@ -29,14 +29,26 @@ from kvchat.memory.history import TOUCHED
 from kvchat.text.cache import side_work_words
 from kvchat.text.format import count, counted, moment
 from kvchat.text.memory import WHY_OFF
-from kvchat.ui.screens.confirm import Choice, ConfirmScreen
-from kvchat.ui.screens.manager import Due, Jump, ManagerSource, Page
+from kvchat.ui.screens.kit import (
+    ACCENT,
+    BAD,
+    MATCH,
+    MUTED,
+    STRONG,
+    Choice,
+    ConfirmScreen,
+    Due,
+    Hint,
+    Jump,
+    ManagerSource,
+    Page,
+    content,
+    joined,
+)
 from kvchat.ui.screens.memory import rows as words
 from kvchat.ui.screens.memory.editor import EntryEditor, line_of
 from kvchat.ui.screens.memory.rows import MemoryRowData, quoted
-from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.sources import handed_over
-from kvchat.ui.screens.tones import ACCENT, BAD, MATCH, MUTED, STRONG, content, joined
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

@@ -16,8 +16,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from kvchat.sanitize import one_line
-from kvchat.ui.render.sources import ending
-from kvchat.ui.runs import Run, Runs, fit, width_of
+from kvchat.ui.runs import Run, Runs, ending, fit, width_of
 from kvchat.ui.tones import ThemeStyles
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item, homely
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import overload
 
-from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.widgets.transcript.entry import TranscriptEntry, estimated_height
 from kvchat.ui.widgets.transcript.items import ItemSource, ListedItems
+from kvchat.ui.widgets.transcript.render.message import TranscriptItem
 
 MAX_DRAWN = 300
 """Messages whose rows are kept."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.geometry import Offset
 from textual.selection import Selection
 
-from kvchat.ui.render.rows import copied
 from kvchat.ui.widgets.transcript.column import Column
+from kvchat.ui.widgets.transcript.render.rows import copied
 from kvchat.ui.widgets.transcript.styles import GUTTER
 
 _ROW_BITS = 24

@@ -15,20 +15,20 @@ from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.message import Role
 from kvchat.reports.rail import NO_WORD, Where
 from kvchat.sanitize import clean
-from kvchat.ui.render.lazy_text import UNSEEN, LazyText
-from kvchat.ui.render.message import CARET, NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
-from kvchat.ui.render.parser import MAX_TEXT
-from kvchat.ui.render.rows import Row
-from kvchat.ui.render.sources import linked
-from kvchat.ui.render.wrap import plain_rows
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript.render.lazy_text import UNSEEN, LazyText
+from kvchat.ui.widgets.transcript.render.message import CARET, NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
+from kvchat.ui.widgets.transcript.render.parser import MAX_TEXT
+from kvchat.ui.widgets.transcript.render.rows import Row
+from kvchat.ui.widgets.transcript.render.sources import linked
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows
 
 if TYPE_CHECKING:
     from kvchat.prompt.images import Thumbnail
 
 if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty window does not wait for it
-    from kvchat.ui.render.code import CodeBlock
-    from kvchat.ui.render.markdown import MarkdownDocument
+    from kvchat.ui.widgets.transcript.render.code import CodeBlock
+    from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
 
 Live = Callable[[int], Sequence[Run]]
 """Draws the live row for a width."""
@@ -48,7 +48,7 @@ def codes_of(item: TranscriptItem) -> list[CodeBlock]:
     """The code blocks of a message, in the order of their numbers."""
     if item.role is not Role.ASSISTANT or is_long(item):
         return []
-    from kvchat.ui.render.markdown import code_blocks
+    from kvchat.ui.widgets.transcript.render.markdown import code_blocks
 
     return code_blocks(item.text)
 
@@ -155,7 +155,7 @@ class TranscriptEntry:
             self._body = plain_rows(clean(text).strip("\n"), self._width) if text else []
             return 0
         if self._document is None:
-            from kvchat.ui.render.markdown import MarkdownDocument
+            from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
 
             self._document = MarkdownDocument(self._width)
         changed = self._document.update(text, final=not self.item.streaming) if text or self._body else 0
@@ -286,7 +286,7 @@ class TranscriptEntry:
     def _keyed(self, row: Row) -> Row:
         if not self._is_keyed or not row.action:
             return row
-        from kvchat.ui.render.code import with_key
+        from kvchat.ui.widgets.transcript.render.code import with_key
 
         return with_key(row)
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from kvchat.ui.render.rows import Row
 from kvchat.ui.widgets.transcript.column import Column
 from kvchat.ui.widgets.transcript.entry import TranscriptEntry
+from kvchat.ui.widgets.transcript.render.rows import Row
 
 
 class Match(Struct, frozen=True):

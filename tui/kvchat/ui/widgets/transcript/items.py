@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.widgets.transcript.render.message import TranscriptItem
 
 
 class ItemSource(Protocol):

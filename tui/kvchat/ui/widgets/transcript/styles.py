@@ -15,8 +15,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kvchat.reports.rail import Where
-from kvchat.ui.render.rows import PIXELS, Row
 from kvchat.ui.tones import ThemeStyles
+from kvchat.ui.widgets.transcript.render.rows import PIXELS, Row
 
 GUTTER = 2
 """Cells at the left of every row: the rail, and the bar of the selected message."""

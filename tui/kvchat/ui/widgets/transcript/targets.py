@@ -9,11 +9,11 @@ from rich.cells import cell_len
 from textual.message import Message
 
 from kvchat.prompt.citations import cited
-from kvchat.ui.render.message import VERSIONS
-from kvchat.ui.render.sources import CITE, given
 from kvchat.ui.widgets.jump import Target
 from kvchat.ui.widgets.transcript.entry import TranscriptEntry
 from kvchat.ui.widgets.transcript.messages import BranchesRequested, CodeCopyRequested, SourcesRequested
+from kvchat.ui.widgets.transcript.render.message import VERSIONS
+from kvchat.ui.widgets.transcript.render.sources import CITE, given
 from kvchat.ui.widgets.transcript.styles import GUTTER
 
 

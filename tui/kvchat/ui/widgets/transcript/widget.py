@@ -32,8 +32,6 @@ from kvchat.commands.keymap import KeyOf, default_key
 from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.reports.rail import NO_WORD, Stretch
 from kvchat.ui.bindings import bindings
-from kvchat.ui.render.message import Folds, TranscriptItem
-from kvchat.ui.render.sources import given, numbers_at
 from kvchat.ui.runs import Run
 from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript import messages
@@ -43,6 +41,8 @@ from kvchat.ui.widgets.transcript.entry import TranscriptEntry, codes_of
 from kvchat.ui.widgets.transcript.find import Finder
 from kvchat.ui.widgets.transcript.items import ItemSource, ListedItems
 from kvchat.ui.widgets.transcript.painter import RowPainter
+from kvchat.ui.widgets.transcript.render.message import Folds, TranscriptItem
+from kvchat.ui.widgets.transcript.render.sources import given, numbers_at
 from kvchat.ui.widgets.transcript.selected import SelectedMessages
 from kvchat.ui.widgets.transcript.streaming import Partial, Stream
 from kvchat.ui.widgets.transcript.styles import CSS, GUTTER

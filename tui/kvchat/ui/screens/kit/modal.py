@@ -23,8 +23,8 @@ from kvchat.commands.actions import BY_ID
 from kvchat.commands.keymap import first_key
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings, users_keys
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
+from kvchat.ui.screens.kit.rows import RowList
+from kvchat.ui.screens.kit.tones import TONE_CLASSES, TONE_CSS
 
 if TYPE_CHECKING:
     from kvchat.chat.events import EventBus, Listener, ServiceEvent

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from kvchat.sanitize import one_line
-from kvchat.ui.render.highlight import highlighted, highlighted_with_sync, language_of
-from kvchat.ui.render.rows import Row
-from kvchat.ui.render.wrap import untabbed, wrapped
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript.render.highlight import highlighted, highlighted_with_sync, language_of
+from kvchat.ui.widgets.transcript.render.rows import Row
+from kvchat.ui.widgets.transcript.render.wrap import untabbed, wrapped
 
 FILL = "code"
 ACTION = "code:"

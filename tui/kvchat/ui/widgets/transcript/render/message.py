@@ -19,11 +19,11 @@ from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words
 from kvchat.text.messages import GO_ON
-from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
-from kvchat.ui.render.rows import BLANK, GAP, Row
-from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
-from kvchat.ui.render.wrap import plain_rows, wrapped
 from kvchat.ui.runs import Run, width_of
+from kvchat.ui.widgets.transcript.render.progress import CACHED, EVALUATED, WASTED, cells
+from kvchat.ui.widgets.transcript.render.rows import BLANK, GAP, Row
+from kvchat.ui.widgets.transcript.render.sources import Source, given_rows, origin_of, source_rows
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows, wrapped
 
 _FOLDED, _UNFOLDED = "▸ ", "▾ "
 _BAR = Run("│ ", "border", "")
@@ -325,7 +325,7 @@ def foot_rows(
         rows = source_rows(item.sources, width, selected=selected and has_keys, key=open_key)
     for block in item.blocks:
         if block.kind == IMAGE and (picture := pictures.get(sha256_of(block))) is not None:
-            from kvchat.ui.render.picture import picture_rows
+            from kvchat.ui.widgets.transcript.render.picture import picture_rows
 
             rows += picture_rows(picture, width)
     if item.blocks and item.role is not Role.TOOL:

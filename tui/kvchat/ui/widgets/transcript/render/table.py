@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from kvchat.ui.render.inline import inline_lines
-from kvchat.ui.render.parser import References
-from kvchat.ui.render.rows import Row
-from kvchat.ui.render.wrap import plain_rows, wrapped
 from kvchat.ui.runs import Run, width_of
+from kvchat.ui.widgets.transcript.render.inline import inline_lines
+from kvchat.ui.widgets.transcript.render.parser import References
+from kvchat.ui.widgets.transcript.render.rows import Row
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows, wrapped
 
 _BAR = Run(" │ ", "border", " | ")
 MOST_LINES = 2000

@@ -26,9 +26,9 @@ from textual.widgets import Input, Static
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.modal import Hint, ListModal
-from kvchat.ui.screens.rows import FilterLine, FocusRows, RowList
-from kvchat.ui.screens.tones import ACCENT, BAD, content
+from kvchat.ui.screens.kit.modal import Hint, ListModal
+from kvchat.ui.screens.kit.rows import FilterLine, FocusRows, RowList
+from kvchat.ui.screens.kit.tones import ACCENT, BAD, content
 
 if TYPE_CHECKING:
     from kvchat.chat.events import EventBus, ServiceEvent

@@ -16,9 +16,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.sanitize import clean, one_line
-from kvchat.ui.screens.modal import Hint, ListModal
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, content
+from kvchat.ui.screens.kit.modal import Hint, ListModal
+from kvchat.ui.screens.kit.rows import RowList
+from kvchat.ui.screens.kit.tones import ACCENT, content
 
 R = TypeVar("R")
 Choice = tuple[str, str, R]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from kvchat.ui.render.code import CodeBlock, code_rows
-from kvchat.ui.render.highlight import language_of
-from kvchat.ui.render.inline import inline_lines, line_end
-from kvchat.ui.render.parser import References
-from kvchat.ui.render.rows import BLANK, GAP, Row, prefixed
-from kvchat.ui.render.table import Table, TableLayout, TableLine, table_line
-from kvchat.ui.render.wrap import plain_rows, wrapped
 from kvchat.ui.runs import Run, width_of
+from kvchat.ui.widgets.transcript.render.code import CodeBlock, code_rows
+from kvchat.ui.widgets.transcript.render.highlight import language_of
+from kvchat.ui.widgets.transcript.render.inline import inline_lines, line_end
+from kvchat.ui.widgets.transcript.render.parser import References
+from kvchat.ui.widgets.transcript.render.rows import BLANK, GAP, Row, prefixed
+from kvchat.ui.widgets.transcript.render.table import Table, TableLayout, TableLine, table_line
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows, wrapped
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

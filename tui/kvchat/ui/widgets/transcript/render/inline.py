@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvchat.sanitize import clean
-from kvchat.ui.render.parser import References, inline_tokens
-from kvchat.ui.render.rows import CLOSE, OPEN
-from kvchat.ui.render.wrap import untabbed
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript.render.parser import References, inline_tokens
+from kvchat.ui.widgets.transcript.render.rows import CLOSE, OPEN
+from kvchat.ui.widgets.transcript.render.wrap import untabbed
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

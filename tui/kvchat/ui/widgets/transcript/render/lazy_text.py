@@ -8,9 +8,9 @@ from itertools import accumulate
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.ui.render.rows import Row
-from kvchat.ui.render.wrap import one_cell_each, plain_rows
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript.render.rows import Row
+from kvchat.ui.widgets.transcript.render.wrap import one_cell_each, plain_rows
 
 PART = 16 * 1024
 """Characters that are laid out at once, about: 15 ms."""

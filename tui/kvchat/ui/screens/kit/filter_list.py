@@ -17,9 +17,9 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.sanitize import one_line
-from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterInput, FilterLine, RowList
-from kvchat.ui.screens.tones import MUTED, STRONG, content, joined, shown
+from kvchat.ui.screens.kit.modal import ListModal
+from kvchat.ui.screens.kit.rows import FilterInput, FilterLine, RowList
+from kvchat.ui.screens.kit.tones import MUTED, STRONG, content, joined, shown
 
 T = TypeVar("T")
 R = TypeVar("R")

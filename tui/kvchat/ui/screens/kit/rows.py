@@ -23,7 +23,7 @@ from textual.widgets import Input, Label
 from textual.widgets.input import Selection
 
 from kvchat.clusters import clusters
-from kvchat.ui.screens.tones import MATCH, MUTED, content
+from kvchat.ui.screens.kit.tones import MATCH, MUTED, content
 
 
 def kept(texts: Sequence[str], query: str) -> list[int]:

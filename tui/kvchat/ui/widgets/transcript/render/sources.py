@@ -11,12 +11,11 @@ from functools import lru_cache
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from kvchat.clusters import outside
 from kvchat.prompt.citations import citations, cited, name_of, number_of
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import one_line
-from kvchat.ui.render.rows import GAP, Row
-from kvchat.ui.runs import Run
+from kvchat.ui.runs import Run, ending
+from kvchat.ui.widgets.transcript.render.rows import GAP, Row
 
 Source = tuple[int, ContextBlock]
 """A number, and what it means."""
@@ -187,13 +186,3 @@ def given_rows(block: ContextBlock, width: int, first: Sequence[Run]) -> list[Ro
     runs = (Run(mark.rstrip(), CITE), Run(" ", "", ""))
     tail = [Run(f"  {headings}", "reasoning", "")] if headings and cell_len(headings) <= left else []
     return [Row((*first, *runs, Run(title, "fold"), *tail), action=ACTION)]
-
-
-def ending(text: str, width: int) -> str:
-    """`text` in at most `width` cells; of a longer one the end: it tells files from each other."""
-    if cell_len(text) <= width:
-        return text
-    rest = text
-    while rest and cell_len(rest) >= width:
-        rest = rest[max(1, (cell_len(rest) - width) // 2) :]
-    return f"…{text[outside(text, len(text) - len(rest), forward=True) :]}"

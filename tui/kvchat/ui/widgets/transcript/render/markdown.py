@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from itertools import islice
 
 from kvchat.sanitize import clean
-from kvchat.ui.render.blocks import Block, BlockRenderer, blocks_of, gap, start_line
-from kvchat.ui.render.code import CodeBlock, OpenFence
-from kvchat.ui.render.highlight import language_of
-from kvchat.ui.render.parser import block_tokens, references_in
-from kvchat.ui.render.rows import Row
-from kvchat.ui.render.table import Table, TableLayout
-from kvchat.ui.render.wrap import plain_rows
+from kvchat.ui.widgets.transcript.render.blocks import Block, BlockRenderer, blocks_of, gap, start_line
+from kvchat.ui.widgets.transcript.render.code import CodeBlock, OpenFence
+from kvchat.ui.widgets.transcript.render.highlight import language_of
+from kvchat.ui.widgets.transcript.render.parser import block_tokens, references_in
+from kvchat.ui.widgets.transcript.render.rows import Row
+from kvchat.ui.widgets.transcript.render.table import Table, TableLayout
+from kvchat.ui.widgets.transcript.render.wrap import plain_rows
 
 _RAW_LINE_BREAK = re.compile("\r\n|\n|\u2028|\u2029")
 _SURE_START = re.compile(r"[^\s\d*+-]|[*+-][^\s]|\d{1,9}(?:[^\d.)]|[.)][^\s])|\d{10}")

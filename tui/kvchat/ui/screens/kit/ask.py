@@ -11,9 +11,9 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.sanitize import one_line
-from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.rows import FilterLine
-from kvchat.ui.screens.tones import BAD, MUTED, content
+from kvchat.ui.screens.kit.modal import Modal
+from kvchat.ui.screens.kit.rows import FilterLine
+from kvchat.ui.screens.kit.tones import BAD, MUTED, content
 
 R = TypeVar("R")
 

@@ -14,8 +14,8 @@ from itertools import pairwise
 from rich.cells import cell_len, split_graphemes
 
 from kvchat.clusters import clusters
-from kvchat.ui.render.rows import Row, prefixed
 from kvchat.ui.runs import Run, width_of
+from kvchat.ui.widgets.transcript.render.rows import Row, prefixed
 
 _ONE_CELL = re.compile(
     "[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u0482\u048a-\u052f\u1e00-\u1eff"

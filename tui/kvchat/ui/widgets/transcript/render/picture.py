@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from kvchat.prompt.images import Thumbnail
-from kvchat.ui.render.rows import PIXELS, Row
 from kvchat.ui.runs import Run
+from kvchat.ui.widgets.transcript.render.rows import PIXELS, Row
 
 HALF = "▀"
 
