@@ -64,7 +64,7 @@ class Talk:
         ground = SimpleNamespace(events=EventBus(), timestamp=lambda: 1.0)
         info = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK)
         journal = TurnJournal(lambda: 1.0)
-        simulated = Cache(known=shape or Shape(), journal=journal.log, now=lambda: 1.0)
+        simulated = Cache(known=shape or Shape(), journal=journal.log)
         self.cache = ServerCache(self.server, info, simulated, journal, ground)  # type: ignore[arg-type]
 
     async def prepared(self, question: str) -> PreparedRequest:

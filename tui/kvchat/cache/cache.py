@@ -89,11 +89,13 @@ class Cache:
     ) -> None:
         """`slots`, `context` (tokens that a slot may hold; those of a `Shape` are of all slots together), `build`: as
         the server reports them; a build that has no number counts as tested. What it does not say is guessed, each
-        guess played along, the one that predicts best believed. `known`: all of it, instead of `slots` and `context`;
-        nothing is guessed then, and what it leaves out is a dense model's default. `learnt`:
-        the `best.shape` of another run. `model`: what the model's file says of how far back it can go. `server`: its
-        name in the `journal`, which several caches may share. `is_router`: a router loads and unloads the model's
-        process. `now`: seconds since the epoch."""
+        guess played along, the one that predicts best believed. `learnt`: the `best.shape` of another run. `model`:
+        what the model's file says of how far back it can go. `known`: all of it, instead of these; nothing is guessed
+        then, and what it leaves out is a dense model's default. `server`: its name in the `journal`, which several
+        caches may share. `is_router`: a router loads and unloads the model's process. `now`: seconds since the epoch,
+        where there is no journal, which has its own. Raises ValueError where something is given beside `known`."""
+        if known is not None and (slots, context, learnt, model) != (None, None, None, None):
+            raise ValueError("`known` is all of the cache: `slots`, `context`, `learnt` and `model` are for guesses.")
         in_files = writes_checkpoints(build)
         shapes = [known] if known is not None else guesses(slots, learnt, context, model)
         self.build = build

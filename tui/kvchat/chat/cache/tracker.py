@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 
 from msgspec.structs import replace
@@ -173,18 +174,18 @@ class CacheTracker:
         link.shared = None
         known = link.connector.cache_shape()
         info = backend.info
-        simulated = Cache(
-            info.slots,
-            info.context_size,
-            info.build,
-            known=known,
-            learnt=self.learnt(info),
-            model=await model_in_file(info, state.file if state is not None else "") if known is None else None,
+        of = partial(
+            Cache,
+            build=info.build,
             server=info.base_url,
             is_router=info.room_for_models is not None,
             journal=self._journal.log,
-            now=self._ground.timestamp,
         )
+        if known is not None:
+            simulated = of(known=known)
+        else:
+            model = await model_in_file(info, state.file if state is not None else "")
+            simulated = of(info.slots, info.context_size, learnt=self.learnt(info), model=model)
         simulated.trust = Trust.from_json(self._ground.setting(_trust_key(info)))
         cache = ServerCache(backend, info, simulated, self._journal, self._ground)
         if known is None:
