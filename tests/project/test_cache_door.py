@@ -107,3 +107,9 @@ def test_input_of_another_kind_is_said_so() -> None:
     with pytest.raises(ValueError, match="no slot -1"):
         cache.sent(kvchat.cache.Tokens([1, 2]), slot=-1)
     assert cache.sent(kvchat.cache.Tokens([1, 2])).slot == 0, "nothing was begun before"
+
+
+@pytest.mark.process
+def test_the_first_frame_loads_no_simulator() -> None:
+    code = "import sys, kvchat.cli.app, kvchat.ui.app; print('kvchat.cache.llamacpp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -9,7 +9,6 @@ from bisect import bisect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache import Trust
 from kvchat.figures.accounting import NOISE, Totals, TurnFigures, totals
 from kvchat.figures.cause import Cause
 from kvchat.reports.warmth import Heat, Warmth
@@ -141,6 +140,8 @@ def accuracy(report: CacheReport) -> str:
         made, exact = len(turns), sum(turn.predicted_cached == turn.cached_tokens for turn in turns)
     words = f"exact in {count(exact)} of {counted(made, 'request')}"
     if report.shown is not None:
+        from kvchat.cache import Trust  # no simulator before the first frame
+
         right, enough, kinds = report.shown
         words += f"; a build not tested yet: {right} of {enough} in a row, {kinds} of {Trust.KINDS} kinds of act"
     return words if made else "nothing predicted yet"

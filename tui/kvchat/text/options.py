@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.request import Reserved, reserved
-from kvchat.reports.cache_report import TrunkBeginning
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 
 if TYPE_CHECKING:
     from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
+    from kvchat.reports.cache_report import TrunkBeginning  # the settings need none of the cache
 
 _REREAD = "changing it makes the server prefill the whole conversation again"
 _WARNINGS: dict[str, str] = {
