@@ -11,7 +11,7 @@ from screens_kit import NOW, conversation, showing
 from kvchat.commands.actions import ACTIONS
 from kvchat.commands.keymap import help_rows
 from kvchat.ui.screens.beginnings import Beginning, BeginningScreen
-from kvchat.ui.screens.conversations import ConversationPicker
+from kvchat.ui.screens.conversations import ConversationPicker, ConversationRowData
 from kvchat.ui.screens.help import HelpScreen
 from kvchat.ui.screens.kit.filter_list import FilterList, grouped
 from kvchat.ui.screens.kit.tones import content
@@ -19,7 +19,9 @@ from kvchat.ui.screens.palette import PaletteEntry, PaletteScreen
 from kvchat.ui.screens.themes import ThemeScreen
 
 LISTS: dict[str, Callable[[], FilterList[Any, Any]]] = {
-    "conversations": lambda: ConversationPicker([conversation(f"lamp {n}") for n in range(9)], now=NOW),
+    "conversations": lambda: ConversationPicker(
+        [conversation(f"lamp {n}") for n in range(9)], ConversationRowData(NOW)
+    ),
     "help": lambda: HelpScreen(help_rows()),
     "palette": lambda: PaletteScreen([PaletteEntry(action, "", "") for action in ACTIONS if action.palette]),
     "personas": lambda: BeginningScreen(

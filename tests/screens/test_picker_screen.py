@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from screens_kit import NOW, conversation, showing
 
-from kvchat.ui.screens.conversations import ConversationPicker, tags_screen
+from kvchat.ui.screens.conversations import ConversationPicker, ConversationRowData, tags_screen
 from kvchat.ui.screens.kit.rows import RowList
 
 DAY = 86400
@@ -17,8 +18,11 @@ CONVERSATIONS = [
 ]
 
 
-def picker(**options: object) -> ConversationPicker:
-    return ConversationPicker(CONVERSATIONS, now=NOW, **options)  # type: ignore[arg-type]
+DATA = ConversationRowData(NOW)
+
+
+def picker(data: ConversationRowData = DATA, *, current: str | None = None) -> ConversationPicker:
+    return ConversationPicker(CONVERSATIONS, data, current=current)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,8 @@ async def test_a_row_tells_mark_title_turns_and_day() -> None:
     marks = {"a": "warm", "b": "parked", "c": "unknown", "d": "unknown"}
     states = {"a": "warm", "b": "412 to prefill", "c": "", "d": ""}
     async with showing(
-        picker(mark=marks.__getitem__, state=states.__getitem__, queued={"a": "2 queued"}), size=(120, 30)
+        picker(replace(DATA, mark=marks.__getitem__, state=states.__getitem__, queued={"a": "2 queued"})),
+        size=(120, 30),
     ) as shown:
         first = shown.line("lighthouse log")
         assert "lighthouse log  2 queued" in first
@@ -113,7 +118,7 @@ def row_of(shown: object, words: str) -> int:
 
 
 async def test_favourites_stand_first_and_the_archived_come_with_a_filter() -> None:
-    async with showing(ConversationPicker(TAGGED, now=NOW)) as shown:
+    async with showing(ConversationPicker(TAGGED, DATA)) as shown:
         assert "★ Rust lifetimes  #work" in shown.cursor_line
         assert row_of(shown, "Rust") < row_of(shown, "lighthouse") < row_of(shown, "rusty")
         assert "tax notes" not in shown.text
@@ -134,21 +139,21 @@ async def test_favourites_stand_first_and_the_archived_come_with_a_filter() -> N
     ],
 )
 async def test_a_filter_keeps_to_a_tag(filter: str, titles: set[str]) -> None:
-    async with showing(ConversationPicker(TAGGED, now=NOW)) as shown:
+    async with showing(ConversationPicker(TAGGED, DATA)) as shown:
         await shown.type(filter)
         assert {one.title for one in TAGGED if one.title in shown.text} == titles
         assert titles or "No conversation with this tag matches." in shown.text
 
 
 async def test_it_begins_where_it_was_left() -> None:
-    async with showing(ConversationPicker(TAGGED, now=NOW, query="r", at="d", row=0)) as shown:
+    async with showing(ConversationPicker(TAGGED, DATA, query="r", at="d", row=0)) as shown:
         assert "rusty bicycle" in shown.cursor_line
-    async with showing(ConversationPicker(TAGGED, now=NOW, at="gone", row=2)) as shown:
+    async with showing(ConversationPicker(TAGGED, DATA, at="gone", row=2)) as shown:
         assert "rusty bicycle" in shown.cursor_line
 
 
 async def test_where_all_is_archived_it_says_how_to_see_it() -> None:
-    async with showing(ConversationPicker([TAGGED[2]], now=NOW)) as shown:
+    async with showing(ConversationPicker([TAGGED[2]], DATA)) as shown:
         assert "tag:archive shows them" in shown.text
 
 
@@ -170,7 +175,7 @@ async def test_the_tags_of_a_conversation_are_written_in_a_line() -> None:
 
 
 async def test_the_mark_under_the_mouse_is_told_in_words() -> None:
-    async with showing(picker(mark=lambda id: "warm" if id == "a" else "unknown")) as shown:
+    async with showing(picker(replace(DATA, mark=lambda id: "warm" if id == "a" else "unknown"))) as shown:
         row = next(y for y, line in enumerate(shown.lines) if "lighthouse" in line)
         await shown.pilot.hover(offset=(20, row))
         assert "still in the server's cache" in str(shown.app.screen.query_one(RowList).tooltip)
@@ -178,7 +183,7 @@ async def test_the_mark_under_the_mouse_is_told_in_words() -> None:
 
 async def test_ten_thousand_conversations_are_one_widget_that_scrolls_to_the_last() -> None:
     many = [conversation(f"number {i}", id=str(i), ago=i) for i in range(10_000)]
-    async with showing(ConversationPicker(many, now=NOW)) as shown:
+    async with showing(ConversationPicker(many, DATA)) as shown:
         assert len(list(shown.app.screen.walk_children())) < 12
         await shown.press("ctrl+end")
         assert "number 9999" in shown.cursor_line
@@ -189,7 +194,7 @@ async def test_ten_thousand_conversations_are_one_widget_that_scrolls_to_the_las
 
 
 async def test_an_empty_list_says_so() -> None:
-    async with showing(ConversationPicker([], now=NOW)) as shown:
+    async with showing(ConversationPicker([], DATA)) as shown:
         assert "No conversations yet" in shown.text
         await shown.press("enter", "down", "delete")
         assert shown.answers == []

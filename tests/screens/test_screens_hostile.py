@@ -36,7 +36,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.reports.cache_report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.sanitize import clean
 from kvchat.ui.screens.branches import BranchTreeScreen
-from kvchat.ui.screens.conversations import ConversationPicker, SearchScreen, rename_screen
+from kvchat.ui.screens.conversations import ConversationPicker, ConversationRowData, SearchScreen, rename_screen
 from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
 from kvchat.ui.screens.kit.confirm import ConfirmScreen
@@ -148,7 +148,7 @@ class Library:
 
 MAKERS: dict[str, Callable[[Sequence[str]], Screen[Any]]] = {
     "confirm": lambda t: ConfirmScreen(t[0], t, [("x", text, 1) for text in t]),
-    "picker": lambda t: ConversationPicker([conversation(text) for text in t], now=NOW),
+    "picker": lambda t: ConversationPicker([conversation(text) for text in t], ConversationRowData(NOW)),
     "search": search,
     "export": lambda t: ExportScreen(conversation(t[0]), folder=Path("/tmp")),
     "prompts": lambda t: SystemPromptScreen("\n".join(t), Price(5), Library(t), typed(t), "here"),

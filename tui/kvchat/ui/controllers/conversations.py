@@ -65,7 +65,7 @@ class ConversationController:
 
     @in_worker("dialog")
     async def pick(self) -> None:
-        from kvchat.ui.screens.conversations import ConversationPicker
+        from kvchat.ui.screens.conversations import ConversationPicker, ConversationRowData
 
         workspace, acts = self.workspace, self.workspace.acts.conversations
         query, at, row = "", workspace.open_id, 0
@@ -75,19 +75,16 @@ class ConversationController:
             if dialog.is_given_up:
                 return None
             kept = {state.kept.id: kept_short(state) for state in states}
-            picker = ConversationPicker(
-                self._conversations.all(),
-                current=workspace.open_id,
+            data = ConversationRowData(
+                now=workspace.now(),
                 mark=self._view.mark,
                 state=self._view.state,
-                queued={id: queued_words(number) for id, number in self._view.held().items()},
-                query=query,
-                at=at,
-                row=row,
-                now=workspace.now(),
-                kept=kept,
                 turns=self._conversations.branch_turns,
+                queued={id: queued_words(number) for id, number in self._view.held().items()},
+                kept=kept,
             )
+            known = self._conversations.all()
+            picker = ConversationPicker(known, data, current=workspace.open_id, query=query, at=at, row=row)
             match await workspace.ask(picker):
                 case ("open", str(id)):
                     return await self.open(id)

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
+from msgspec import Struct, field
 from textual.binding import BindingType
 from textual.content import Content
 
@@ -65,6 +65,21 @@ STATE = 18
 """Cells for how warm a conversation is, in words."""
 
 
+class ConversationRowData(Struct, frozen=True):
+    """What the rows are drawn from, beyond the conversations. By their ids: `queued`, how many messages wait for the
+    user; `kept`, what is saved of those that are kept."""
+
+    now: datetime
+    mark: Callable[[str], Mark] = lambda _: "unknown"
+    """The mark of the conversation with this id."""
+    state: Callable[[str], str] = lambda _: ""
+    """The same in a few words."""
+    turns: Callable[[Conversation], int] = lambda one: one.turns
+    """How many turns its branch in use has."""
+    queued: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
 class ConversationPicker(FilterList[Conversation, Picked]):
     """All conversations, favourites first, then the newest; the archived while a filter is written. Result: what to do
     with the one that has this id, ("search", what is written), or ("new", None)."""
@@ -84,36 +99,25 @@ class ConversationPicker(FilterList[Conversation, Picked]):
     def __init__(
         self,
         conversations: Sequence[Conversation],
+        data: ConversationRowData,
         *,
         current: str | None = None,
-        mark: Callable[[str], Mark] = lambda _: "unknown",
-        state: Callable[[str], str] = lambda _: "",
-        queued: Mapping[str, str] = MappingProxyType({}),
         query: str = "",
         at: str | None = None,
         row: int = 0,
-        now: datetime | None = None,
-        kept: Mapping[str, str] = MappingProxyType({}),
-        turns: Callable[[Conversation], int] = lambda one: one.turns,
     ) -> None:
-        """`mark` gives the mark of the conversation with this id, `state` the same in a few words, `turns` how many its
-        branch in use has. By id: `queued`, how many messages wait for the user; `kept`, what is saved of those that are
-        kept. The cursor begins on `at` (None: the open one), else in this `row`."""
+        """The cursor begins on `at` (None: on `current`, the open one), else in this `row`."""
         super().__init__("-list", query=query, row=row)
         self._conversations = conversations = in_order(conversations)
         self._texts = [conversation.title.casefold() for conversation in conversations]
         self._tags = {tag for conversation in conversations for tag in conversation.tags}
         by_id = {one.id: one for one in conversations}
         self._current = by_id.get(current or "")
-        self._mark = mark
-        self._state = state
-        self._queued = queued
-        self._turns = cache(lambda id: turns(by_id[id]))
+        self._data = data
+        self._turns = cache(lambda id: data.turns(by_id[id]))
         self._words = ""
         """Of the query, what is looked for in titles."""
         self._first = self._current if at is None else by_id.get(at)
-        self._now = now or datetime.fromtimestamp(time.time()).astimezone()
-        self._kept = kept
 
     def find(self, query: str) -> Iterable[Conversation]:
         self._words, asked = terms(query)
@@ -141,24 +145,24 @@ class ConversationPicker(FilterList[Conversation, Picked]):
         )
 
     def tip(self, row: Conversation) -> str:
-        mark = self._mark(row.id)
+        mark = self._data.mark(row.id)
         return f"{GLYPHS[mark]}  {WORDS[mark]}"
 
     def draw(self, row: Conversation, width: int) -> Content:
-        mark = self._mark(row.id)
+        mark = self._data.mark(row.id)
         turns = counted(self._turns(row.id), "turn") if row.turns else "empty"
-        warm, cells = self._state(row.id) if width >= 60 else "", STATE if width >= 60 else 1
+        warm, cells = self._data.state(row.id) if width >= 60 else "", STATE if width >= 60 else 1
         right = content((GLYPHS[mark], MARK_TONES[mark]), (f" {warm}", MUTED)).truncate(cells, pad=True) + content(
             (f"{turns:>10}" if width >= 84 else "", MUTED),
-            (f"{moment(row.updated, self._now):>17}" if width >= 45 else "", MUTED),
+            (f"{moment(row.updated, self._data.now):>17}" if width >= 45 else "", MUTED),
         )
-        kept = self._kept.get(row.id, "")
+        kept = self._data.kept.get(row.id, "")
         star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in row.tags else "")
         title = star + highlighted(content(shown(row.title, width)), self._words)
         state = "on screen" if row is self._current else "new answer" if row.unread else ""
         archived = "  archived" if ARCHIVE in row.tags else ""
         tags = fit(in_words(row.tags), width // 4)
-        queued = self._queued.get(row.id, "")
+        queued = self._data.queued.get(row.id, "")
         tail = content(
             (f"  {queued}" if queued else "", WARNING),
             (f"  {state}" if state else "", ACCENT),
