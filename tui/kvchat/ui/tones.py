@@ -7,7 +7,7 @@ style sheet to every component class of every widget, which is most of the time 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from textual.content import Content
 from textual.style import Style
@@ -41,6 +41,15 @@ TONES: Mapping[str, str | tuple[str, str]] = {
     "shown": ("on $foreground 10%", "bold on ansi_default"),
     "hover": ("on $foreground 5%", "underline on ansi_default"),
     "cursor": ("on $primary 35%", "$block-cursor-foreground on $block-cursor-background"),
+    # the dialogs
+    "dialog-muted": ("$foreground 60%", "dim ansi_default"),
+    "dialog-accent": ("$accent", "ansi_cyan"),
+    "dialog-cached": ("$cache-cached", "ansi_green"),
+    "dialog-evaluated": ("$cache-evaluated", "ansi_default"),
+    "dialog-wasted": ("$cache-wasted", "ansi_magenta"),
+    "match": ("bold underline $accent", "bold underline ansi_cyan"),
+    "bad": ("$text-error", "ansi_red"),
+    "user": ("$role-user", "ansi_cyan"),
     # the transcript
     "bar": "$accent",
     "bar-blurred": ("$text-disabled", "dim $text-disabled"),
@@ -95,7 +104,30 @@ TONES: Mapping[str, str | tuple[str, str]] = {
     "more": ("$background on $accent", "ansi_black on $accent"),
 }
 """Styles by name as Textual writes them: `bold $text-muted on $surface`. Of a pair, the second is for ANSI themes."""
+_ATTRIBUTES = {"bold", "dim", "italic", "underline"}
 _VARIABLE = re.compile(r"\$([a-z0-9-]+)")
+
+
+def component_rules(names: Iterable[str]) -> str:
+    """The rules of a widget's style sheet that give its component classes `tone--NAME` the look of these tones: for
+    widgets whose text Textual draws."""
+    rules: list[str] = []
+    for name in names:
+        looks = TONES[name]
+        ordinary, ansi = (looks, "") if isinstance(looks, str) else looks
+        rules.append(f"& > .tone--{name} {{ {_declarations(ordinary)} }}")
+        if ansi:
+            rules.append(f"&:ansi > .tone--{name} {{ {_declarations(ansi)} }}")
+    return "\n".join(rules)
+
+
+def _declarations(style: str) -> str:
+    """A style as declarations of CSS."""
+    words = style.split()
+    colour = " ".join(word for word in words if word not in _ATTRIBUTES)
+    attributes = " ".join(word for word in words if word in _ATTRIBUTES)
+    found = {"color": colour, "text-style": attributes}
+    return " ".join(f"{name}: {value};" for name, value in found.items() if value)
 
 
 class ThemeStyles:

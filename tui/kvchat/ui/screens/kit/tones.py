@@ -14,44 +14,24 @@ from kvchat.prompt.context import removed
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 from kvchat.ui.runs import fit
+from kvchat.ui.tones import component_rules
 from kvchat.ui.widgets.sidebar_rows import Mark
 
-MUTED = ".tone--muted"
+MUTED = ".tone--dialog-muted"
 STRONG = ".tone--strong"
-ACCENT = ".tone--accent"
+ACCENT = ".tone--dialog-accent"
 MATCH = ".tone--match"
 BAD = ".tone--bad"
-CACHED = ".tone--cached"
-EVALUATED = ".tone--evaluated"
-WASTED = ".tone--wasted"
-WARNING = ".tone--warning"
+CACHED = ".tone--dialog-cached"
+EVALUATED = ".tone--dialog-evaluated"
+WASTED = ".tone--dialog-wasted"
+WARNING = ".tone--problem"
 USER = ".tone--user"
 
 TONE_CLASSES = frozenset(
     tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, CACHED, EVALUATED, WASTED, WARNING, USER)
 )
-
-TONE_CSS = """
-    & > .tone--muted { color: $foreground 60%; }
-    & > .tone--strong { text-style: bold; }
-    & > .tone--accent { color: $accent; }
-    & > .tone--match { color: $accent; text-style: bold underline; }
-    & > .tone--bad { color: $text-error; }
-    & > .tone--cached { color: $cache-cached; }
-    & > .tone--evaluated { color: $cache-evaluated; }
-    & > .tone--wasted { color: $cache-wasted; }
-    & > .tone--warning { color: $text-warning; }
-    & > .tone--user { color: $role-user; }
-    &:ansi > .tone--muted { color: ansi_default; text-style: dim; }
-    &:ansi > .tone--user { color: ansi_cyan; }
-    &:ansi > .tone--accent { color: ansi_cyan; }
-    &:ansi > .tone--match { color: ansi_cyan; }
-    &:ansi > .tone--bad { color: ansi_red; }
-    &:ansi > .tone--cached { color: ansi_green; }
-    &:ansi > .tone--evaluated { color: ansi_default; }
-    &:ansi > .tone--wasted { color: ansi_magenta; }
-    &:ansi > .tone--warning { color: ansi_yellow; }
-"""
+TONE_CSS = component_rules(sorted(name.removeprefix("tone--") for name in TONE_CLASSES))
 
 GLYPHS = {"█": CACHED, "▒": EVALUATED, "░": WASTED}
 """The three glyphs of the cache: what came from it, what was new, what need not have been evaluated."""
