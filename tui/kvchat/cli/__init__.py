@@ -227,7 +227,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     _open_streams()
     try:
-        status = _carried_out(_parsed(sys.argv[1:] if argv is None else argv))
+        status = _run(_parse(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
@@ -245,7 +245,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     try:
         args = parser(arguments).parse_args(arguments)
     except SystemExit:  # of --help and --man, too
@@ -283,13 +283,13 @@ def _missing(error: ImportError) -> str:
     return f"{error}.{found} Install kvchat again if that does not explain it."
 
 
-def _carried_out(args: argparse.Namespace) -> int:
-    from kvchat.cli.session import CommandError, begun
+def _run(args: argparse.Namespace) -> int:
+    from kvchat.cli.session import CommandError, open_session
     from kvchat.text.format import on_command_line
 
     place = on_command_line.set(args.command is not None)
     try:
-        command, session = _module(args.command or "app"), begun(args)
+        command, session = _module(args.command or "app"), open_session(args)
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # until here it ended the process
             signal.signal(signal.SIGINT, signal.default_int_handler)
         status: int = command.run(session)

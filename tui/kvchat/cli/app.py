@@ -67,7 +67,7 @@ def _plain(session: Session) -> int:
     args = session.args
     try:
         failure = run(
-            lambda: _begun(session, _opened_store(session)),
+            lambda: _begin_service(session, _open_store(session)),
             Printer(sys.stdout),
             session.places,
             lambda: _layers(session),
@@ -81,7 +81,7 @@ def _plain(session: Session) -> int:
     return 0
 
 
-def _opened_store(session: Session) -> Store:
+def _open_store(session: Session) -> Store:
     """Raises ChatError."""
     from kvchat.chat.errors import ChatError
     from kvchat.store import StoreError
@@ -92,7 +92,7 @@ def _opened_store(session: Session) -> Store:
         raise ChatError.of(error) from None
 
 
-def _begun(session: Session, store: Store) -> ChatService:
+def _begin_service(session: Session, store: Store) -> ChatService:
     """The service of somebody who is there."""
     service = session.service_on(store)
     service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
@@ -118,7 +118,7 @@ class LateService:
     def _opened(self) -> ChatService:
         own = vars(self)
         if "_service" not in own:
-            own["_service"] = _begun(own["_session"], self.store)
+            own["_service"] = _begin_service(own["_session"], self.store)
             del own["settings"], own["clock"]  # the service's own from now on: settings can be changed
         return cast("ChatService", own["_service"])
 
@@ -132,7 +132,7 @@ class LateService:
 
     def __getattr__(self, name: str) -> Any:
         if name == "store":
-            return vars(self).setdefault("store", _opened_store(vars(self)["_session"]))
+            return vars(self).setdefault("store", _open_store(vars(self)["_session"]))
         return getattr(self._opened(), name)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -120,12 +120,12 @@ async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[
     named = {_same(url): name for name, url in known.items()}
     elsewhere = [place for place, server in by_place.items() if server.is_agreed and not is_asked(server.name)]
     found, asked = await asyncio.gather(
-        discover(also=addresses), _asked([(by_place[place].name, place) for place in elsewhere], settings, named)
+        discover(also=addresses), _ask([(by_place[place].name, place) for place in elsewhere], settings, named)
     )
     open_ones = {_same(server.base_url) for server in found if server.phase in ("ready", "loading")}
     # with its key, or with more time than there is for all ports: a proxy in Python takes a second
     left = [(url, _same(url)) for url in known.values() if is_asked(url) and _same(url) not in open_ones]
-    asked |= await _asked(left, settings, named)
+    asked |= await _ask(left, settings, named)
     rows = [replace(row, used=by_place.get(_same(row.found.base_url))) for row in _rows(found, known, by_place, asked)]
     rows += [_engine_row(server) for server in used if not _address(server, known)]
     answered = any(row.state in ANSWERS for row in rows)
@@ -176,16 +176,14 @@ def _by_place(used: Sequence[UsedServer], known: Mapping[str, str]) -> dict[str,
     return found
 
 
-async def _asked(
-    places: Sequence[tuple[str, str]], settings: Settings, named: Mapping[str, str]
-) -> dict[str, ServerRow]:
+async def _ask(places: Sequence[tuple[str, str]], settings: Settings, named: Mapping[str, str]) -> dict[str, ServerRow]:
     """What servers say that are asked with what the settings have for them. `places`: the address of each, and that in
     one spelling, by which the result and `named`, the names of the settings, have it."""
-    rows = await asyncio.gather(*(_visited(address, settings, named.get(place, "")) for address, place in places))
+    rows = await asyncio.gather(*(_visit(address, settings, named.get(place, "")) for address, place in places))
     return {place: row for (_, place), row in zip(places, rows, strict=True) if row is not None}
 
 
-async def _visited(address: str, settings: Settings, name: str) -> ServerRow | None:
+async def _visit(address: str, settings: Settings, name: str) -> ServerRow | None:
     """What a server of this machine or the user's network says of itself; None where its address leads to the
     internet. One whose settings cannot be used is not asked."""
     shown = FoundServer(without_user(address))

@@ -68,12 +68,12 @@ async def _made(service: ChatService, args: argparse.Namespace) -> DoctorReport:
     server = _server(service.settings, args.url, args.api_key_env) if args.url else None
     service.events.subscribe(tell_fallback)
     try:
-        backend = await (_connected(server) if server is not None else service.servers.backend())
+        backend = await (_connect(server) if server is not None else service.servers.backend())
     except BackendError as error:
         return report(unexamined(server.base_url if server is not None else "", error))
     try:
         model = args.model or (server or _settings_of(service.settings, backend)).model
-        return report(await _examined(service, backend, "" if backend.info.embedded else model, args.yes, args.deep))
+        return report(await _examine(service, backend, "" if backend.info.embedded else model, args.yes, args.deep))
     finally:
         if args.url:
             await backend.aclose()
@@ -108,7 +108,7 @@ def _plain(address: str) -> str:
         return address
 
 
-async def _connected(server: ServerSettings) -> Backend:
+async def _connect(server: ServerSettings) -> Backend:
     """A server of the command line. Raises BackendError, also while it loads its model, and without its key."""
     try:
         key = await asyncio.to_thread(api_key, server)
@@ -126,12 +126,12 @@ async def _connected(server: ServerSettings) -> Backend:
     )
 
 
-async def _examined(service: ChatService, backend: Backend, model: str, yes: bool, deep: bool) -> Examination:
+async def _examine(service: ChatService, backend: Backend, model: str, yes: bool, deep: bool) -> Examination:
     if deep:
         print(deep_cost(COST), file=sys.stderr)
     folder = service.servers.snapshot_folder if backend.info.embedded else None
     found = await examine(backend, progress=_told, agreed=yes, model=model, snapshot_folder=folder, deep=deep)
-    if found.question and not yes and await _agreed(found.question):
+    if found.question and not yes and await _ask_yes(found.question):
         found = await examine(backend, progress=_told, agreed=True, model=model, snapshot_folder=folder, deep=deep)
     return found
 
@@ -142,7 +142,7 @@ def _told(words: str) -> None:
         print(f"\r\x1b[K{one_line(words, 76)}", end="", file=sys.stderr, flush=True)
 
 
-async def _agreed(question: str) -> bool:
+async def _ask_yes(question: str) -> bool:
     """Whether the user agrees; without a terminal they do not."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False

@@ -192,7 +192,7 @@ class Desk(Struct, frozen=True):
         return self.session.give(CommandResult(found, words, failed))
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """`text` on one safe line that keeps its indentation."""
     return " " * (len(text) - len(text.lstrip(" "))) + one_line(text)
 
@@ -263,7 +263,7 @@ def _add(desk: Desk) -> int:
     chosen, refused = dict[str, Collection](), list[str]()
     for path in paths:
         try:
-            collection = _noted(desk.library, path, name)
+            collection = _note_collection(desk.library, path, name)
             chosen[collection.name] = collection
         except DocumentError as error:
             refused.append(str(error))
@@ -272,13 +272,13 @@ def _add(desk: Desk) -> int:
     done = _index_all(desk, chosen.values(), rebuild=False)
     # One path gives an object, as when no more could be given.
     found = [one.json for one in done]
-    desk.give(found if len(paths) > 1 else found[0], [_indented(line) for one in done for line in one.lines])
+    desk.give(found if len(paths) > 1 else found[0], [_indent(line) for one in done for line in one.lines])
     print_notices(refused)
     left = " ".join(shell_word(one.root) for one in list(chosen.values())[len(done) - 1 :])
     return _status_of(done, f"; to go on: kvchat documents add {left}") or int(bool(refused))
 
 
-def _noted(library: Library, path: str, name: str) -> Collection:
+def _note_collection(library: Library, path: str, name: str) -> Collection:
     """The collection of a path, made if there is none. Raises DocumentError."""
     before = {one.name: one for one in library.collections()}
     collection = library.add(path, name)
@@ -314,7 +314,7 @@ def _rebuild(desk: Desk) -> int:
     name = desk.args.name
     chosen = library.collections() if name is None else [library.get(whole_characters(name))]
     done = _index_all(desk, chosen, rebuild=True)
-    desk.give([one.json for one in done], [_indented(line) for one in done for line in one.lines] if done else [NONE])
+    desk.give([one.json for one in done], [_indent(line) for one in done for line in one.lines] if done else [NONE])
     return _status_of(done)
 
 
@@ -426,7 +426,7 @@ def _status(desk: Desk) -> int:
         rows.append({**values.pop("collection"), **values, "stale": changed, "indexing": indexing})
 
     lines = [
-        _indented(line)
+        _indent(line)
         for status, changed, indexing in zip(found, stale, now, strict=True)
         for line in status_lines(status, changed, args.skipped, indexing=indexing)
     ]

@@ -129,7 +129,7 @@ def table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: 
         shown.insert(0, titles)
     widths = [max((cells(row[index]) for row in shown), default=0) for index in range(len(columns))]
     if width is not None:
-        widths = _squeezed(columns, widths, width)
+        widths = _squeeze(columns, widths, width)
     lines = [_row(columns, row, widths) for row in shown]
     return lines if width is None else [fitted(line, width) for line in lines]
 
@@ -144,7 +144,7 @@ def print_table(
     Printer(stream).write("".join(f"{line}\n" for line in table(columns, rows, width_of(stream))))
 
 
-def _squeezed(columns: Sequence[TableColumn], widths: list[int], width: int) -> list[int]:
+def _squeeze(columns: Sequence[TableColumn], widths: list[int], width: int) -> list[int]:
     """`widths` with the columns that shrink made narrower, the widest first, until a row fits."""
     over = sum(widths) + len(GAP) * (len(widths) - 1) - width
     shrinking = [index for index, column in enumerate(columns) if column.shrinks]

@@ -251,7 +251,7 @@ def tag(text: str) -> str:
 # -- settings
 
 
-def begun(args: argparse.Namespace) -> Session:
+def open_session(args: argparse.Namespace) -> Session:
     """The session of a parsed command line. Raises CommandError."""
     try:
         paths.give_home(args.data_dir, incognito=args.incognito)

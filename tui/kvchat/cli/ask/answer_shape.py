@@ -41,7 +41,7 @@ class AnswerSchema:
         if len(data) > LARGEST:
             raise CommandError(f"The schema in {path} is larger than {LARGEST >> 20} MiB.")
         try:
-            schema = _loaded(data.decode())
+            schema = _load(data.decode())
         except json.JSONDecodeError as error:
             raise CommandError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}.") from None
         except (ValueError, RecursionError) as error:
@@ -79,7 +79,7 @@ class AnswerSchema:
         code = first_code(text)
         for shown in (text.strip(), *([code.strip()] if code is not None else [])):
             try:
-                value = _loaded(shown)
+                value = _load(shown)
                 break
             except (ValueError, RecursionError):
                 continue
@@ -110,7 +110,7 @@ def _refuse(address: str) -> NoReturn:
     raise ValueError(f"it refers to {address}, and nothing is fetched for a schema")
 
 
-def _loaded(text: str) -> object:
+def _load(text: str) -> object:
     """Raises ValueError and RecursionError."""
     return json.loads(text, parse_constant=_no_number)
 

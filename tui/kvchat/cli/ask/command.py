@@ -85,7 +85,7 @@ async def ask(
     await allow_calls(service, args.allow)
     await agree_to_programs(service, args.tools or ())
     unsubscribe = service.events.subscribe(tell_notice) if args.tools else None
-    conversation = await _reached(service, args, persona, is_answered=question is None)
+    conversation = await _reach_conversation(service, args, persona, is_answered=question is None)
     if unsubscribe is not None:
         unsubscribe()
     if tools_of(conversation.path()):
@@ -96,7 +96,7 @@ async def ask(
     return await AskedTurn(service, conversation, args, schema).run(question)
 
 
-async def _reached(
+async def _reach_conversation(
     service: ChatService, args: argparse.Namespace, persona: Persona, *, is_answered: bool
 ) -> OpenConversation:
     """The conversation to ask in, its server reached: a question that reaches none changes nothing. `is_answered`: one

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
 
 
-async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
+async def look_up_mentions(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
     """The question with what goes with it, when all that it needs is there: the user's word on files from outside.
     Raises ChatError and CommandError."""
     mentions = question.meant is not NOTHING and "@" in question.text

@@ -13,7 +13,7 @@ from kvchat.text.notes import note_sentence
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 
 
-def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:
+def sources_given(conversation: OpenConversation, answer: Node) -> dict[int, str]:
     """What its turn has from documents: where each is from, by the number that the answer cites."""
     return {number: name_of(block) for number, block in sources(_turn(conversation, answer)).items()}
 
@@ -32,7 +32,9 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "model": answer.model,
         "text": answer.text,
         "reasoning": answer.message.reasoning or None,
-        "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
+        "sources": [
+            {"number": number, "title": title} for number, title in sources_given(conversation, answer).items()
+        ],
         "calls": [
             {"tool": call.name, "arguments": call.arguments}
             for node in _turn(conversation, answer)

@@ -29,7 +29,7 @@ INTERRUPTED = 130
 WAITS = "Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
-async def answered(
+async def send_and_wait(
     service: ChatService,
     conversation: OpenConversation,
     question: Question | None,
@@ -49,11 +49,11 @@ async def answered(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # under nohup it goes on
             loop.add_signal_handler(number, end, INTERRUPTED)
-    with _gone_reader(loop, lambda: end(0)):
-        return await _answer_until(service, conversation, question, parameters, wanted, stop)
+    with _watch_reader(loop, lambda: end(0)):
+        return await _send_until(service, conversation, question, parameters, wanted, stop)
 
 
-async def _answer_until(
+async def _send_until(
     service: ChatService,
     conversation: OpenConversation,
     question: Question | None,
@@ -72,11 +72,11 @@ async def _answer_until(
             else partial(turns.ask_for, conversation.id, wanted, question, parameters=parameters)
         )
         try:
-            await _sent(service, conversation.id, stop, send())
+            await _send(service, conversation.id, stop, send())
         except TooLongError as error:
             if error.counted:
                 raise
-            await _sent(service, conversation.id, stop, send(anyway=True))
+            await _send(service, conversation.id, stop, send(anyway=True))
     assert conversation.live is not None
     answer = conversation.live.node
     done = asyncio.create_task(service.conversations.wait(conversation.id))
@@ -97,7 +97,7 @@ async def _answer_until(
     return stop.result() if stop.done() else None, answer
 
 
-async def _sent(
+async def _send(
     service: ChatService, id: str, stop: asyncio.Future[int], sending: Coroutine[object, object, None]
 ) -> None:
     """Send. A reply that another kvchat streams in this conversation is waited for; ctrl+c gives that up. Raises
@@ -121,7 +121,7 @@ async def _sent(
 
 
 @contextmanager
-def _gone_reader(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> Iterator[None]:
+def _watch_reader(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> Iterator[None]:
     """Call `gone` when the reader of standard output, a pipe, is gone: the system tells that of the end that writes as
     if there were something to read."""
     try:

@@ -17,9 +17,9 @@ from kvchat.chat.question import Question
 from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.cli import say
 from kvchat.cli.ask.arguments import parameters
-from kvchat.cli.ask.consent import prepared
-from kvchat.cli.ask.report import given, report
-from kvchat.cli.ask.sending import INTERRUPTED, answered, reader_is_gone
+from kvchat.cli.ask.consent import look_up_mentions
+from kvchat.cli.ask.report import report, sources_given
+from kvchat.cli.ask.sending import INTERRUPTED, reader_is_gone, send_and_wait
 from kvchat.cli.ask.stream import AnswerStream
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, NotInTimeError, UsageError, tell_notice
@@ -67,7 +67,7 @@ class AskedTurn:
         sent = parameters(conversation.record.parameters, self._args, self._schema)
         wanted = AlternativesRequest(self._args.alternatives) if self._args.alternatives else None
         try:
-            status, node = await answered(self._service, conversation, question, sent, wanted)
+            status, node = await send_and_wait(self._service, conversation, question, sent, wanted)
         except GivenUp as given_up:
             if reader_is_gone():
                 return 0
@@ -92,7 +92,7 @@ class AskedTurn:
         for path in self._args.attach:
             block = await self._service.retrieval.attach(self._conversation.id, path)
             question = replace(question, blocks=(*question.blocks, block))
-        return await prepared(self._service, self._conversation, question)
+        return await look_up_mentions(self._service, self._conversation, question)
 
     def _say_of_question(self, answer: Node) -> None:
         """What the user should know of what was sent: calls that were refused, encodings that are a guess."""
@@ -133,7 +133,7 @@ class AskedTurn:
                 self._printer.line(fitting)
         elif args.extract:
             self._printer.line(_code(answer))
-        if not args.json and (sources := given(self._conversation, answer)):
+        if not args.json and (sources := sources_given(self._conversation, answer)):
             print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
         return 0
 
