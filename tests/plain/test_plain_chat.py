@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from plain_kit import plain
 
+from kvchat.chat.events import DeletedElsewhere
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.commands.actions import ACTIONS
 from kvchat.config import ServerSettings, Settings
@@ -183,6 +184,17 @@ async def test_undo_takes_back_what_it_does_in_the_app() -> None:
         await run.type("And ships?")  # the branch went on: that is undone first
         await run.type("/undo")
         assert run.mode.chat.conversation.record.tags == ("work",)
+
+
+async def test_undo_brings_back_what_another_window_deleted() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Lamps?")
+        id = run.mode.chat.id
+        await run.service.conversations.delete(id)
+        run.service.events.tell(DeletedElsewhere(id))
+        assert "Another window deleted this conversation. /undo brings it back.\n" in await run.type("/tree")
+        assert "Lamps?" in await run.type("/undo")
+        assert run.mode.chat.conversation.record.trashed is None
 
 
 async def test_an_edit_makes_a_branch_and_the_branches_can_be_gone_to() -> None:
