@@ -31,7 +31,7 @@ def corpus(names: str | tuple[str, ...], items: Iterable[Any]) -> Callable[[Call
                     await test(**item, **fixtures)
                 except Exception as error:
                     failed.append((item, error))
-            _tell(failed, len(given))
+            tell(failed, len(given))
 
         def called(**fixtures: Any) -> None:
             failed = []
@@ -40,7 +40,7 @@ def corpus(names: str | tuple[str, ...], items: Iterable[Any]) -> Callable[[Call
                     test(**item, **fixtures)
                 except Exception as error:
                     failed.append((item, error))
-            _tell(failed, len(given))
+            tell(failed, len(given))
 
         signature = inspect.signature(test)
         fixtures = [parameter for name, parameter in signature.parameters.items() if name not in wanted]
@@ -51,7 +51,8 @@ def corpus(names: str | tuple[str, ...], items: Iterable[Any]) -> Callable[[Call
     return decorate
 
 
-def _tell(failed: list[tuple[dict[str, Any], Exception]], count: int) -> None:
+def tell(failed: list[tuple[dict[str, Any], Exception]], count: int) -> None:
+    """Fail the test with the items that failed, if there are any of the `count`."""
     if not failed:
         return
     told = [

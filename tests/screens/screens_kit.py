@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 import cache_samples
+import corpus
 from cache_samples import figures as figures
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
@@ -133,6 +135,56 @@ async def showing(
         await pilot.pause()
         await pilot.pause()
         yield Shown(app, pilot)
+
+
+Seen = str | Callable[[Shown], object]
+"""Words on the screen, or what else holds of it."""
+
+
+async def triples(*rows: tuple[Callable[[], Screen[Any]], str, Seen], size: tuple[int, int] = (80, 24)) -> None:
+    """Try states of a dialog one after the other in one app: what makes the dialog, what is pressed in it, and what is
+    seen then. Keys are parted by blanks; what stands in quotes is typed: `'life rust' down enter`. Those that fail are
+    told together."""
+    failed: list[tuple[dict[str, Any], Exception]] = []
+    app = Host()
+    async with app.run_test(size=size) as pilot:
+        for state, keys, seen in rows:
+            app.answers = []
+            app.push_screen(state(), app.answers.append)
+            shown = Shown(app, pilot)
+            await pilot.pause()
+            await pilot.pause()
+            try:
+                for typed, key in re.findall(r"'([^']*)'|(\S+)", keys):
+                    await shown.press(*(typed or [key]))
+                if isinstance(seen, str):
+                    assert seen in shown.prose, f"it shows\n{shown.text}"
+                else:
+                    seen(shown)
+            except Exception as error:
+                failed.append(({"state": state, "keys": keys, "seen": seen}, error))
+            while len(app.screen_stack) > 1:
+                await app.pop_screen()
+    corpus.tell(failed, len(rows))
+
+
+def answered(*answers: object) -> Seen:
+    """The dialog has closed with this answer; without one it is open still."""
+
+    def check(shown: Shown) -> None:
+        assert shown.answers == [*answers], f"it answered {shown.answers}, not {answers}, and shows\n{shown.text}"
+
+    return check
+
+
+def under_cursor(words: str, *hidden: str) -> Seen:
+    """The row under the cursor has these words, and the screen none of the `hidden` ones."""
+
+    def check(shown: Shown) -> None:
+        assert words in shown.cursor_line
+        assert not [one for one in hidden if one in shown.text]
+
+    return check
 
 
 async def settled(shown: Shown) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from screens_kit import showing
+from screens_kit import answered, showing, triples
 
 from kvchat.cache.price import Alternative, CheaperWay, Price, price
 from kvchat.text.format import about
@@ -19,34 +19,17 @@ def question() -> ConfirmScreen[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["enter"], "edit"),
-        (["down", "enter"], "append"),
-        (["a"], "append"),
-        (["E"], "edit"),
-        (["escape"], None),
-        (["end", "up", "enter"], "edit"),
-    ],
-)
-async def test_a_choice_is_made_with_its_key_or_with_the_cursor(keys: list[str], answer: str | None) -> None:
-    async with showing(question()) as shown:
-        await shown.press(*keys)
-        assert shown.answers == [answer]
-
-
-async def test_another_key_answers_nothing() -> None:
-    async with showing(question()) as shown:
-        await shown.press("x", "tab", "f5")
-        assert shown.answers == []
-
-
-async def test_a_second_answer_is_too_late() -> None:
-    async with showing(question()) as shown:
-        await shown.press("e", "e", "enter", "escape")
-        assert shown.answers == ["edit"]
-        assert len(shown.app.screen_stack) == 1
+async def test_a_choice_is_made_once_with_its_key_or_with_the_cursor() -> None:
+    await triples(
+        (question, "enter", answered("edit")),
+        (question, "down enter", answered("append")),
+        (question, "a", answered("append")),
+        (question, "E", answered("edit")),
+        (question, "escape", answered(None)),
+        (question, "end up enter", answered("edit")),
+        (question, "x tab f5", answered()),
+        (question, "e e enter escape", answered("edit")),  # the second answer is too late
+    )
 
 
 async def test_a_click_chooses() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
-from screens_kit import Shown, conversation, showing
+from screens_kit import Seen, Shown, answered, conversation, showing, triples
 from textual.widgets import Input
 
 from kvchat.commands.acts import ExportRequest
@@ -34,23 +35,27 @@ async def test_enter_exports_what_is_shown(tmp_path: Path) -> None:
     assert not request.path.exists(), "the screen itself writes nothing"
 
 
-@pytest.mark.parametrize(("steps", "format"), list(enumerate(FORMATS)))
-async def test_every_format_can_be_chosen_and_names_the_file(tmp_path: Path, steps: int, format: str) -> None:
-    async with showing(export(tmp_path)) as shown:
-        await shown.press(*["right"] * steps)
-        assert format_of(format).title in shown.text
-        await shown.press("enter")
-        request = shown.answers[0]
-        assert (request.format, request.path.suffix) == (format, f".{format}")
-        assert request.all_branches == format_of(format).every_branch
+async def test_every_format_can_be_chosen_and_names_the_file(tmp_path: Path) -> None:
+    def chosen(format: str) -> Seen:
+        def check(shown: Shown) -> None:
+            (request,) = shown.answers
+            assert (request.format, request.path.suffix) == (format, f".{format}")
+            assert request.all_branches == format_of(format).every_branch
 
+        return check
 
-async def test_all_branches_and_all_conversations_can_be_chosen(tmp_path: Path) -> None:
-    async with showing(export(tmp_path)) as shown:
-        await shown.press("up", "right", "up", "right")
-        assert "[all 4 branches]" in shown.text and "[all conversations (14)]" in shown.text
-        await shown.press("enter")
-        assert shown.answers == [ExportRequest("md", tmp_path / "conversations.md", True, True)]
+    opened = partial(export, tmp_path)
+    await triples(
+        *((opened, "right " * steps, format_of(format).title) for steps, format in enumerate(FORMATS)),
+        *((opened, "right " * steps + "enter", chosen(format)) for steps, format in enumerate(FORMATS)),
+        (opened, "up right", "[all 4 branches]"),
+        (opened, "up right up right", "[all conversations (14)]"),
+        (
+            opened,
+            "up right up right enter",
+            answered(ExportRequest("md", tmp_path / "conversations.md", True, True)),
+        ),
+    )
 
 
 async def test_a_name_of_ones_own_survives_a_change_of_format(tmp_path: Path) -> None:

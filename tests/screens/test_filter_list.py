@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from screens_kit import NOW, conversation, showing
+from screens_kit import NOW, Shown, conversation, showing, triples
 
 from kvchat.commands.actions import ACTIONS
 from kvchat.commands.keymap import help_rows
@@ -40,13 +40,11 @@ async def test_a_blank_is_no_word_and_leaves_the_cursor_where_it_is(name: str) -
         assert shown.cursor_line == before
 
 
-@pytest.mark.parametrize("name", LISTS)
-async def test_what_finds_nothing_gives_nothing(name: str) -> None:
-    async with showing(LISTS[name]()) as shown:
-        await shown.type("qqqqq")
-        assert "▌" not in shown.text
-        await shown.press("enter")
-        assert shown.answers == []
+async def test_what_finds_nothing_gives_nothing() -> None:
+    def empty(shown: Shown) -> None:
+        assert "▌" not in shown.text and shown.answers == []
+
+    await triples(*((made, "'qqqqq' enter", empty) for made in LISTS.values()))
 
 
 def test_rows_of_a_group_stand_together_under_its_name() -> None:

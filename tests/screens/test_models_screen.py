@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from screens_kit import showing
+from screens_kit import answered, showing, triples, under_cursor
 
 from corpus import corpus
 from kvchat.backends.dialect import HostClass
@@ -61,20 +62,18 @@ def picker(**more: Any) -> ModelPicker:
     return ModelPicker([HERE], **{"current": "gemma-3", "files": files, **more})
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["enter"], ("model", "gemma-3")),
-        (["up", "enter"], ("model", "SmolLM2")),
-        (["down", "enter"], ("file", FILES[0].path)),
-        (["ctrl+end", "enter"], ("file", FILES[1].path)),
-        (["escape"], None),
-    ],
-)
-async def test_a_model_or_a_file_is_chosen_and_headings_are_passed_over(keys: list[str], answer: object) -> None:
-    async with showing(picker()) as shown:
-        await shown.press(*keys)
-        assert shown.answers == [answer]
+async def test_a_model_a_file_or_an_address_is_chosen_and_headings_are_passed_over() -> None:
+    await triples(
+        (picker, "enter", answered(("model", "gemma-3"))),
+        (picker, "up enter", answered(("model", "SmolLM2"))),
+        (picker, "down enter", answered(("file", FILES[0].path))),
+        (picker, "ctrl+end enter", answered(("file", FILES[1].path))),
+        (picker, "escape", answered(None)),
+        (picker, "'q4'", under_cursor("Qwen3", "SmolLM2", "odd")),  # both groups
+        (picker, "'q4' enter", answered(("file", FILES[0].path))),
+        (picker, "'box.lan:8080'", under_cursor("http://box.lan:8080")),
+        (picker, "'box.lan:8080' enter", answered(("url", "http://box.lan:8080"))),
+    )
 
 
 async def test_a_file_tells_quantisation_size_window_and_source() -> None:
@@ -82,23 +81,6 @@ async def test_a_file_tells_quantisation_size_window_and_source() -> None:
         assert shown.line("Qwen3").split()[2:-1] == ["Q4_K_M", "1.1", "GB", "32,768", "tokens", "LM", "Studio"]
         assert shown.line("odd").split()[2:-1] == ["4.0", "kB", "downloads"]
         assert "gemma-3  in use" in shown.cursor_line
-
-
-async def test_what_is_typed_filters_both_groups() -> None:
-    async with showing(picker()) as shown:
-        await shown.type("q4")
-        assert "Qwen3" in shown.cursor_line
-        assert "SmolLM2" not in shown.text and "odd" not in shown.text
-        await shown.press("enter")
-        assert shown.answers == [("file", FILES[0].path)]
-
-
-async def test_an_address_is_offered_as_a_server() -> None:
-    async with showing(picker()) as shown:
-        await shown.type("box.lan:8080")
-        assert "http://box.lan:8080" in shown.cursor_line
-        await shown.press("enter")
-        assert shown.answers == [("url", "http://box.lan:8080")]
 
 
 async def at(path: Path) -> Sequence[Any]:
@@ -225,17 +207,11 @@ async def found() -> Sequence[Any]:
     return [HERE, OLLAMA, WORK]
 
 
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    [
-        ("qwen3-4b", ("pull", "Qwen/Qwen3-4B-GGUF")),
-        ("org/Some-GGUF:q8_0", ("pull", "org/Some-GGUF:q8_0")),
-        ("https://huggingface.co/org/Some-GGUF", ("pull", "org/Some-GGUF")),
-        ("localhost/v1", ("url", "http://localhost/v1")),
-    ],
-)
-async def test_a_model_that_is_not_here_can_be_fetched(typed: str, answer: object) -> None:
-    async with showing(picker(offers=[("Qwen/Qwen3-4B-GGUF", "~2.5 GB · for 8 GB of memory, as here")])) as shown:
-        await shown.type(typed)
-        await shown.press("enter")
-        assert shown.answers == [answer]
+async def test_a_model_that_is_not_here_can_be_fetched() -> None:
+    offering = partial(picker, offers=[("Qwen/Qwen3-4B-GGUF", "~2.5 GB · for 8 GB of memory, as here")])
+    await triples(
+        (offering, "'qwen3-4b' enter", answered(("pull", "Qwen/Qwen3-4B-GGUF"))),
+        (offering, "'org/Some-GGUF:q8_0' enter", answered(("pull", "org/Some-GGUF:q8_0"))),
+        (offering, "'https://huggingface.co/org/Some-GGUF' enter", answered(("pull", "org/Some-GGUF"))),
+        (offering, "'localhost/v1' enter", answered(("url", "http://localhost/v1"))),
+    )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from screens_kit import Shown, showing
 from textual.widgets import Input
 
+from corpus import corpus
 from kvchat.config.option import UnfitError, as_text
 from kvchat.config.settings import PARAMETERS
 from kvchat.prompt.request import Parameters
 from kvchat.ui.screens.options import ParametersScreen, parsed
+
+ARRAY = {"type": "json_object", "schema": {"type": "array"}}
+BIAS = {"mirostat": 2, "logit_bias": [[5, False]], "x": None}
 
 
 async def fill(shown: Shown, **values: str) -> None:
@@ -48,37 +51,32 @@ async def test_nothing_changed_answers_nothing() -> None:
         assert shown.answers == [None]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "value", "sentence"),
-    [
-        ("temperature", "hot", "must be a number."),
-        ("temperature", "nan", "must be from 0 to 5."),
-        ("temperature", "-1", "must be from 0 to 5."),
-        ("top_p", "1.5", "must be from 0 to 1."),
-        ("top_k", "2.5", "must be a whole number."),
-        ("top_k", "1048577", "must be from 0 to 1048576."),
-        ("max_tokens", "0", "must be from 1 to 10000000."),
-        ("max_tokens", "9" * 400, "must be from 1 to 10000000."),
-        ("seed", "9" * 400, "must be from -1 to 4294967295."),
-        ("temperature", "9" * 400, "must be from 0 to 5."),
-        ("frequency_penalty", "3", "must be from -2 to 2."),
-        ("response_format", "xml", "must be text, json or a table."),
-        ("stop", "[1, 2]", "must be a list of texts"),
-    ],
-)
-async def test_a_wrong_value_is_told_beside_its_field_and_not_applied(name: str, value: str, sentence: str) -> None:
+async def test_a_wrong_value_is_told_beside_its_field_and_not_applied() -> None:
     async with showing(ParametersScreen(Parameters())) as shown:
-        await fill(shown, **{name: value})
-        assert value[:9] in shown.line(sentence)
+        for name, value, sentence in [
+            ("temperature", "hot", "must be a number."),
+            ("temperature", "nan", "must be from 0 to 5."),
+            ("temperature", "-1", "must be from 0 to 5."),
+            ("top_p", "1.5", "must be from 0 to 1."),
+            ("top_k", "2.5", "must be a whole number."),
+            ("top_k", "1048577", "must be from 0 to 1048576."),
+            ("max_tokens", "0", "must be from 1 to 10000000."),
+            ("max_tokens", "9" * 400, "must be from 1 to 10000000."),
+            ("seed", "9" * 400, "must be from -1 to 4294967295."),
+            ("temperature", "9" * 400, "must be from 0 to 5."),
+            ("frequency_penalty", "3", "must be from -2 to 2."),
+            ("response_format", "xml", "must be text, json or a table."),
+            ("stop", "[1, 2]", "must be a list of texts"),
+        ]:
+            await fill(shown, **{name: value})
+            assert value[:9] in shown.line(sentence), name
+            await shown.press("enter")
+            assert shown.answers == [] and shown.app.focused is shown.app.screen.query_one(f"#{name}"), name
+            await fill(shown, **{name: "" if name in ("stop", "response_format") else "1"})
+            assert sentence not in shown.text, name
         await shown.press("enter")
-        assert shown.answers == []
-        assert shown.app.focused is shown.app.screen.query_one(f"#{name}")
-        right = {"stop": ("", ()), "response_format": ("", None)}.get(name, ("1", 1))
-        await fill(shown, **{name: right[0]}, presence_penalty="1")
-        assert sentence not in shown.text
-        await shown.press("enter")
-        assert getattr(shown.answers[0], name) == right[1]
+        right = Parameters(temperature=1, top_p=1, top_k=1, max_tokens=1, seed=1, frequency_penalty=1)
+        assert shown.answers == [right]
 
 
 async def test_a_value_that_the_settings_take_is_taken() -> None:
@@ -103,23 +101,41 @@ async def test_arrow_keys_walk_the_fields_and_the_screen_says_that_the_cache_is_
         assert "more fields" in shown.text, "the last field is on the screen at 80x24"
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@corpus(
+    ("name", "text", "value"),
     [
-        ("END", ("END",)),
-        (" a|b ", ("a|b",)),
-        ('["###", "\\n"]', ("###", "\n")),
-        ("['###', 'END']", ("###", "END")),
-        ("[]", ()),
-        ("", ()),
+        ("stop", "END", ("END",)),
+        ("stop", " a|b ", ("a|b",)),
+        ("stop", '["###", "\\n"]', ("###", "\n")),
+        ("stop", "['###', 'END']", ("###", "END")),
+        ("stop", "[]", ()),
+        ("stop", "", ()),
+        ("response_format", "json", {"type": "json_object"}),
+        ("response_format", " JSON ", {"type": "json_object"}),
+        ("response_format", "text", {"type": "text"}),
+        ("response_format", "", None),
+        ("response_format", '{"type": "json_object", "schema": {"type": "array"}}', ARRAY),
+        ("response_format", '{type = "json_object"}', {"type": "json_object"}),
+        ("response_format", "{}", None),
+        ("extra", "mirostat = 2, dry = {base = 1.75}", {"mirostat": 2, "dry": {"base": 1.75}}),
+        ("extra", '{"mirostat": 2, "logit_bias": [[5, false]], "x": null}', BIAS),
+        ("extra", "{mirostat = 2}", {"mirostat": 2}),
+        ("extra", "", {}),
     ],
 )
-async def test_the_texts_that_end_an_answer_are_written_as_in_the_settings(text: str, value: object) -> None:
-    async with showing(ParametersScreen(Parameters(seed=1, stop=("old",)))) as shown:
-        assert '["old"]' in shown.line("ends an answer")
-        await fill(shown, stop=text)
+def test_texts_and_tables_are_written_as_in_the_settings(name: str, text: str, value: object) -> None:
+    assert parsed(name, text) == value
+
+
+async def test_what_is_written_in_the_fields_is_applied() -> None:
+    before = Parameters(seed=1, stop=("old",), response_format={"type": "x"}, extra={"old": 1})
+    async with showing(ParametersScreen(before)) as shown:
+        assert '["old"]' in shown.line("ends an answer") and '{"type"' in shown.line("response format")
+        assert '{"old": 1}' in shown.line("more fields")
+        await fill(shown, stop="['###', 'END']", response_format=" JSON ", extra="mirostat = 2")
         await shown.press("enter")
-        assert shown.answers == [Parameters(seed=1, stop=value)]
+        after = Parameters(seed=1, stop=("###", "END"), response_format={"type": "json_object"}, extra={"mirostat": 2})
+        assert shown.answers == [after]
 
 
 @given(st.lists(st.text(min_size=1), max_size=4))
@@ -127,76 +143,31 @@ def test_stop_texts_survive_being_written_and_read(stop: list[str]) -> None:
     assert parsed("stop", as_text(PARAMETERS["stop"], tuple(stop))) == tuple(stop)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("json", {"type": "json_object"}),
-        (" JSON ", {"type": "json_object"}),
-        ("text", {"type": "text"}),
-        ("", None),
-        ('{"type": "json_object", "schema": {"type": "array"}}', {"type": "json_object", "schema": {"type": "array"}}),
-        ('{type = "json_object"}', {"type": "json_object"}),
-        ("{}", None),
-    ],
-)
-async def test_the_shape_of_answers_is_a_word_or_a_table(text: str, value: object) -> None:
-    async with showing(ParametersScreen(Parameters(seed=1, response_format={"type": "x"}))) as shown:
-        assert '{"type"' in shown.line("response format")
-        await fill(shown, response_format=text)
-        await shown.press("enter")
-        assert shown.answers == [Parameters(seed=1, response_format=value)]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("mirostat = 2, dry = {base = 1.75}", {"mirostat": 2, "dry": {"base": 1.75}}),
-        (
-            '{"mirostat": 2, "logit_bias": [[5, false]], "x": null}',
-            {"mirostat": 2, "logit_bias": [[5, False]], "x": None},
-        ),
-        ("{mirostat = 2}", {"mirostat": 2}),
-        ("", {}),
-    ],
-)
-async def test_further_fields_are_one_line_of_toml_or_json(text: str, value: object) -> None:
-    async with showing(ParametersScreen(Parameters(seed=1, extra={"old": 1}))) as shown:
-        assert '{"old": 1}' in shown.line("more fields")
-        await fill(shown, extra=text)
-        await shown.press("enter")
-        assert shown.answers == [Parameters(seed=1, extra=value)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("mirostat", "must be a table, such as {name = 1}."),
-        ("mirostat = 2, mirostat = 3", "must be a table"),
-        ('{"mirostat": 2', "must be a table"),
-        ("[1, 2]", "must be a table"),
-        ("{" * 3000, "must be a table"),
-        ('{"a":' * 3000, "must be a table"),
-        ("a = inf", "must not hold nan, inf or a whole number of more than 64 bits."),
-        ('{"a": NaN}', "must not hold nan, inf or a whole number of more than 64 bits."),
-        ("a = 1979-05-27", "must not hold dates or times, that a server cannot be sent."),
-        ("messages = []", "messages cannot be set: kvchat sends this field itself."),
-        ('{"Messages": []}', "Messages cannot be set: kvchat sends this field itself."),
-        (
-            'reasoning_effort = "low"',
-            "reasoning_effort cannot be set: it is an option of the model's template, and would change the prompt.",
-        ),
-    ],
-)
-async def test_fields_that_cannot_be_sent_are_told_below_and_not_applied(text: str, sentence: str) -> None:
+async def test_fields_that_cannot_be_sent_are_told_below_and_not_applied() -> None:
     async with showing(ParametersScreen(Parameters())) as shown:
-        await fill(shown, extra=text)
-        assert sentence in shown.prose
-        await shown.press("enter")
-        assert shown.answers == []
-        assert shown.app.focused is shown.app.screen.query_one("#extra")
-        await fill(shown, extra="mirostat = 2")
-        assert sentence not in shown.prose
+        for text, sentence in [
+            ("mirostat", "must be a table, such as {name = 1}."),
+            ("mirostat = 2, mirostat = 3", "must be a table"),
+            ('{"mirostat": 2', "must be a table"),
+            ("[1, 2]", "must be a table"),
+            ("{" * 3000, "must be a table"),
+            ('{"a":' * 3000, "must be a table"),
+            ("a = inf", "must not hold nan, inf or a whole number of more than 64 bits."),
+            ('{"a": NaN}', "must not hold nan, inf or a whole number of more than 64 bits."),
+            ("a = 1979-05-27", "must not hold dates or times, that a server cannot be sent."),
+            ("messages = []", "messages cannot be set: kvchat sends this field itself."),
+            ('{"Messages": []}', "Messages cannot be set: kvchat sends this field itself."),
+            (
+                'reasoning_effort = "low"',
+                "reasoning_effort cannot be set: it is an option of the model's template, and would change the prompt.",
+            ),
+        ]:
+            await fill(shown, extra=text)
+            assert sentence in shown.prose, text[:50]
+            await shown.press("enter")
+            assert shown.answers == [] and shown.app.focused is shown.app.screen.query_one("#extra"), text[:50]
+            await fill(shown, extra="mirostat = 2")
+            assert sentence not in shown.prose, text[:50]
         await shown.press("enter")
         assert shown.answers == [Parameters(extra={"mirostat": 2})]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
-from screens_kit import NOW, conversation, showing
+from screens_kit import NOW, Seen, Shown, answered, conversation, showing, triples, under_cursor
 
 from kvchat.ui.screens.conversations import ConversationPicker, ConversationRowData, tags_screen
 from kvchat.ui.screens.kit.rows import RowList
@@ -25,67 +27,37 @@ def picker(data: ConversationRowData = DATA, *, current: str | None = None) -> C
     return ConversationPicker(CONVERSATIONS, data, current=current)
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["enter"], ("open", "a")),
-        (["down", "enter"], ("open", "b")),
-        (["pagedown", "enter"], ("open", "d")),
-        (["down", "delete"], ("delete", "b")),
-        (["down", "f12"], ("rename", "b")),
-        (["down", "tab"], ("menu", "b")),
-        (["ctrl+n"], ("new", None)),
-        (["escape"], None),
-    ],
-)
-async def test_keys_open_delete_and_begin(keys: list[str], answer: object) -> None:
-    async with showing(picker()) as shown:
-        await shown.press(*keys)
-        assert shown.answers == [answer]
+def nothing() -> ConversationPicker:
+    return ConversationPicker([], DATA)
 
 
-async def test_the_cursor_begins_on_the_open_conversation() -> None:
-    async with showing(picker(current="c")) as shown:
-        assert "tax notes  on screen" in shown.cursor_line
-
-
-async def test_typing_filters_by_words_in_any_order() -> None:
-    async with showing(picker()) as shown:
-        await shown.type("life rust")
-        assert "Rust lifetimes" in shown.cursor_line
-        assert "rusty bicycle" not in shown.text and "tax" not in shown.text
-        await shown.press("enter")
-        assert shown.answers == [("open", "b")]
-
-
-async def test_parts_of_words_find_a_title_and_letters_in_order_do_not() -> None:
-    async with showing(picker()) as shown:
-        await shown.type("ghth")
-        assert "lighthouse log" in shown.cursor_line
-        await shown.press("ctrl+u")
-        await shown.type("lghs")
-        assert "No title matches" in shown.text
-
-
-async def test_a_filter_without_a_match_opens_and_deletes_nothing() -> None:
-    async with showing(picker()) as shown:
-        await shown.type("qqq")
-        assert "No title matches. Ctrl+R searches" in shown.text
-        await shown.press("enter", "delete")
-        assert shown.answers == []
-        await shown.press("ctrl+u")
-        assert "tax notes" in shown.text
-        await shown.type("lamp oil")
-        await shown.press("ctrl+r")
-        assert shown.answers == [("search", "lamp oil")]
-
-
-async def test_delete_inside_the_filter_text_edits_the_text() -> None:
-    async with showing(picker()) as shown:
-        await shown.type("xtax")
-        await shown.press("home", "delete")
-        assert shown.answers == []
-        assert "tax notes" in shown.cursor_line
+async def test_keys_open_delete_and_begin_and_what_is_typed_filters() -> None:
+    await triples(
+        (picker, "enter", answered(("open", "a"))),
+        (picker, "down enter", answered(("open", "b"))),
+        (picker, "pagedown enter", answered(("open", "d"))),
+        (picker, "down delete", answered(("delete", "b"))),
+        (picker, "down f12", answered(("rename", "b"))),
+        (picker, "down tab", answered(("menu", "b"))),
+        (picker, "ctrl+n", answered(("new", None))),
+        (picker, "escape", answered(None)),
+        (partial(picker, current="c"), "", under_cursor("tax notes  on screen")),
+        # Words in any order; parts of words find a title, and letters in order do not.
+        (picker, "'life rust'", under_cursor("Rust lifetimes", "rusty bicycle", "tax")),
+        (picker, "'life rust' enter", answered(("open", "b"))),
+        (picker, "'ghth'", under_cursor("lighthouse log")),
+        (picker, "'lghs'", "No title matches"),
+        # Without a match nothing is opened or deleted.
+        (picker, "'qqq'", "No title matches. Ctrl+R searches"),
+        (picker, "'qqq' enter delete", answered()),
+        (picker, "'qqq' ctrl+u", "tax notes"),
+        (picker, "'lamp oil' ctrl+r", answered(("search", "lamp oil"))),
+        # Delete inside the text edits the text.
+        (picker, "'xtax' home delete", answered()),
+        (picker, "'xtax' home delete", under_cursor("tax notes")),
+        (nothing, "", "No conversations yet"),
+        (nothing, "enter down delete", answered()),
+    )
 
 
 async def test_a_row_tells_mark_title_turns_and_day() -> None:
@@ -126,35 +98,28 @@ async def test_favourites_stand_first_and_the_archived_come_with_a_filter() -> N
         assert "tax notes  archived  #money" in shown.cursor_line
 
 
-@pytest.mark.parametrize(
-    ("filter", "titles"),
-    [
-        ("tag:work", {"Rust lifetimes"}),
-        ("tag:WORK li", {"Rust lifetimes"}),
-        ("tag:wo", {"Rust lifetimes", "rusty bicycle"}),
-        ("tag:archive", {"tax notes"}),
-        ("tag:work tag:money", set()),
-        ("tag:work tax", set()),
-        ("tag:", {"Rust lifetimes", "tax notes", "rusty bicycle"}),
-    ],
-)
-async def test_a_filter_keeps_to_a_tag(filter: str, titles: set[str]) -> None:
-    async with showing(ConversationPicker(TAGGED, DATA)) as shown:
-        await shown.type(filter)
-        assert {one.title for one in TAGGED if one.title in shown.text} == titles
+def only(*titles: str) -> Seen:
+    def check(shown: Shown) -> None:
+        assert {one.title for one in TAGGED if one.title in shown.text} == set(titles)
         assert titles or "No conversation with this tag matches." in shown.text
 
-
-async def test_it_begins_where_it_was_left() -> None:
-    async with showing(ConversationPicker(TAGGED, DATA, query="r", at="d", row=0)) as shown:
-        assert "rusty bicycle" in shown.cursor_line
-    async with showing(ConversationPicker(TAGGED, DATA, at="gone", row=2)) as shown:
-        assert "rusty bicycle" in shown.cursor_line
+    return check
 
 
-async def test_where_all_is_archived_it_says_how_to_see_it() -> None:
-    async with showing(ConversationPicker([TAGGED[2]], DATA)) as shown:
-        assert "tag:archive shows them" in shown.text
+async def test_a_filter_keeps_to_a_tag() -> None:
+    tagged = partial(ConversationPicker, TAGGED, DATA)
+    await triples(
+        (tagged, "'tag:work'", only("Rust lifetimes")),
+        (tagged, "'tag:WORK li'", only("Rust lifetimes")),
+        (tagged, "'tag:wo'", only("Rust lifetimes", "rusty bicycle")),
+        (tagged, "'tag:archive'", only("tax notes")),
+        (tagged, "'tag:work tag:money'", only()),
+        (tagged, "'tag:work tax'", only()),
+        (tagged, "'tag:'", only("Rust lifetimes", "tax notes", "rusty bicycle")),
+        (partial(tagged, query="r", at="d", row=0), "", under_cursor("rusty bicycle")),  # where it was left
+        (partial(tagged, at="gone", row=2), "", under_cursor("rusty bicycle")),
+        (partial(ConversationPicker, [TAGGED[2]], DATA), "", "tag:archive shows them"),
+    )
 
 
 async def test_the_tags_of_a_conversation_are_written_in_a_line() -> None:
@@ -191,13 +156,6 @@ async def test_ten_thousand_conversations_are_one_widget_that_scrolls_to_the_las
         assert "number 7777" in shown.cursor_line
         await shown.press("enter")
         assert shown.answers == [("open", "7777")]
-
-
-async def test_an_empty_list_says_so() -> None:
-    async with showing(ConversationPicker([], DATA)) as shown:
-        assert "No conversations yet" in shown.text
-        await shown.press("enter", "down", "delete")
-        assert shown.answers == []
 
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
