@@ -101,7 +101,7 @@ async def rested(
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would take something of the open conversation waits as long as the test runs."""
     for module in (extraction_job, consolidation):
-        monkeypatch.setattr(module, "PATIENCE", 10_000)
+        monkeypatch.setattr(module, "REST_TIMES", 10_000)
 
 
 SERVERS = {

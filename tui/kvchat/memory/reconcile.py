@@ -132,7 +132,7 @@ class _Comparison:
             if asked and (said := first_that_says(new.text, asked)) is not None:
                 asked.remove(said)
                 self._note(Act.ACCEPTED, said, replace(said, status=Status.SUPERSEDED, superseded_by=new.id))
-        return gone.left()
+        return gone.unpaired()
 
     def _is_unread(self, page: str) -> bool:
         """Whether a page may be there and could not be read: it has a problem, or a folder above it has one."""
@@ -188,7 +188,7 @@ class _Gone:
         best = min(near, key=lambda id: (-near[id], self._order[id]), default=None)
         return self._left[best] if best is not None and near[best] >= RETYPED else None
 
-    def left(self) -> list[Entry]:
+    def unpaired(self) -> list[Entry]:
         return list(self._left.values())
 
 

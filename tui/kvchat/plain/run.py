@@ -193,15 +193,19 @@ def run(
     Raises ChatError and StoreError."""
     with _Loop() as loop:
         lines = Lines(output.line)
-        desk = _Desk(loop, lines)
-        mode = loop.wait(_opened(begin, Speaker(output, desk.ask), paths, layers))
-        desk.mode = mode
-        with Signals(loop.loop, {INTERRUPT: desk.interrupted, **dict.fromkeys(ENDING, desk.ended)}, desk.look):
+        main_thread = _MainThread(loop, lines)
+        mode = loop.wait(_opened(begin, Speaker(output, main_thread.ask), paths, layers))
+        main_thread.mode = mode
+        with Signals(
+            loop.loop,
+            {INTERRUPT: main_thread.interrupted, **dict.fromkeys(ENDING, main_thread.ended)},
+            main_thread.look,
+        ):
             try:
-                desk.carry_out(mode.begin(first, notices))
-                desk.converse()
+                main_thread.carry_out(mode.begin(first, notices))
+                main_thread.converse()
             finally:
-                desk.is_leaving = True
+                main_thread.is_leaving = True
                 failure = loop.wait(mode.aclose())
     return failure
 
@@ -249,7 +253,7 @@ class _Left(Exception):  # noqa: N818
     """The system, or the window, asks kvchat to end."""
 
 
-class _Desk:
+class _MainThread:
     """The main thread: reads lines, hands them over, and reads those that are asked for meanwhile.
 
     What Ctrl+C means is decided here, by what goes on. While a line is read it ends that: what is typed is dropped, and

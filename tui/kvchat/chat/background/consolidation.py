@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
-from kvchat.chat.background.workplace import PATIENCE, Workplace
+from kvchat.chat.background.workplace import REST_TIMES, Workplace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
@@ -81,8 +81,8 @@ class Consolidation:
             return None
         if job.why == JobReason.ASKED:
             return JobPlace(link.lane, 0.0)
-        patience = self._workplace.patience(link) if self._workplace.spares_open(link) else PATIENCE
-        rest = self._core.settings.memory.idle_seconds * patience
+        rest_times = self._workplace.rest_times(link) if self._workplace.spares_open(link) else REST_TIMES
+        rest = self._core.settings.memory.idle_seconds * rest_times
         quiet = max(other.lane.quiet_since for other in self._core.servers.links)
         return JobPlace(link.lane, self._jobs.rested_at(quiet, rest))
 

@@ -15,7 +15,7 @@ from kvchat.chat.background.jobs import JobPlace, JobResult, Jobs, Outcome
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
-from kvchat.chat.background.workplace import PATIENCE, Workplace
+from kvchat.chat.background.workplace import REST_TIMES, Workplace
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import MemoriesNoted
@@ -86,13 +86,13 @@ class ExtractionJob:
         extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=not is_open)
         idle, ready = rest_of(JobReason.RESTS, settings), 0.0
         if job.why != JobReason.MOST:  # what its `due` says is of the last answer but one when the next has just ended
-            rest = rest_of(job.why, settings) if extends else idle * self._workplace.patience(link)
+            rest = rest_of(job.why, settings) if extends else idle * self._workplace.rest_times(link)
             if not is_open and not (extends and job.why == JobReason.LEFT):
                 rest += LATER_S
             ready = self._jobs.rested_at(link.lane.quiet_since, rest)
         if extends or ready > time.time() or self._workplace.spares_open(link):
             return JobPlace(link.lane, ready)
-        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, PATIENCE * idle))
+        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, REST_TIMES * idle))
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""

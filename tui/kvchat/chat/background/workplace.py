@@ -8,7 +8,7 @@ from kvchat.chat.cache.routes import Routes
 from kvchat.chat.core import Core
 from kvchat.chat.server.link import Link
 
-PATIENCE = 5
+REST_TIMES = 5
 """How many times as long a prompt of its own waits where it may push the conversation that is looked at out of the
 server's cache; it is prefilled again behind it."""
 
@@ -32,9 +32,9 @@ class Workplace:
         far as the cache is followed."""
         return link.cache is None or self._routes.spares_open(link.cache)
 
-    def patience(self, link: Link) -> int:
-        """`PATIENCE` where the cache is not followed and may be small; else 1."""
+    def rest_times(self, link: Link) -> int:
+        """`REST_TIMES` where the cache is not followed and may be small; else 1."""
         info = link.info
         follows = link is not self._core.servers.link() or (link.cache is not None and link.cache.prompts.works)
         roomy = follows or (info is not None and (info.replicas or kinds.kind_of(info.kind).answers_many))
-        return 1 if roomy else PATIENCE
+        return 1 if roomy else REST_TIMES
