@@ -93,7 +93,7 @@ class Cache:
         what the model's file says of how far back it can go. `known`: all of it, instead of these; nothing is guessed
         then, and what it leaves out is a dense model's default. `server`: its name in the `journal`, which several
         caches may share. `is_router`: a router loads and unloads the model's process. `now`: seconds since the epoch,
-        where there is no journal, which has its own. Raises ValueError where something is given beside `known`."""
+        where there is no journal, which has its own. Raises ValueError where `known` is not given alone."""
         if known is not None and (slots, context, learnt, model) != (None, None, None, None):
             raise ValueError("`known` is all of the cache: `slots`, `context`, `learnt` and `model` are for guesses.")
         in_files = writes_checkpoints(build)

@@ -136,7 +136,7 @@ async def opened(path: Path, line: int = 1, command: str = "") -> None:
 
 
 def at_line(command: list[str], path: Path, line: int) -> list[str]:
-    """The command with the file, and the line in the way this editor understands; an unknown one opens the file
+    """The command with the file, and the line in the form that this editor takes; an unknown one opens the file
     at its beginning."""
     name = Path(command[0]).stem.lower() if command else ""
     if name in _PLUS_LINE:

@@ -6,9 +6,9 @@ measured by kvchat; what neither knows is shown as unknown.
 In the order in which they are called:
 
 1. `InspectorScreen`: has a report made, when it opens and when the cache may have changed, and lists it.
-2. `turn_row`, `message_row`: a row of a list; `turns_head`, `messages_head`: what stands above its columns.
+2. `turn_row`, `message_row`: a row of a list; `turns_head`, `messages_head`: the heads of its columns.
 3. `turn_words`, `message_words`: what is said of the row under the cursor.
-4. `headline`, `totals_line`, `days_lines`, `facts`: what stands around the lists.
+4. `headline`, `totals_line`, `days_lines`, `facts`: the lines around the lists.
 """
 
 from __future__ import annotations

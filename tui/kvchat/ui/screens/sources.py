@@ -335,7 +335,7 @@ async def paged_text(text: str) -> None:
 
 
 def at_line(command: list[str], path: Path, line: int) -> list[str]:
-    """The command with the file, and the line where this pager understands it."""
+    """The command with the file, and the line in the form that this pager takes."""
     name = Path(command[0]).stem.lower() if command else ""
     return [*command, *([f"+{line}"] if name in _PLUS_LINE and line > 1 else []), str(path)]
 

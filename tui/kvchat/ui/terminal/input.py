@@ -59,7 +59,7 @@ _REPORTS = (
     textual_parser._re_terminal_mode_response,
     re.compile(r"\x1b\[[IO]"),
 )
-"""What Textual understands and is no key."""
+"""Sequences that Textual handles and that are no key."""
 _POSITION = re.compile(r"\x1b\[\d+;\d+R")
 _8BIT = str.maketrans({0x80 + ord(second) - 0x40: ESC + second for second in "OPX[\\]^_"})
 _CONTROL = re.compile(r"([\x00-\x08\x0b\x0c\x0e-\x1f\x7f])")
