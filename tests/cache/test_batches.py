@@ -143,7 +143,7 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_that_are_never_the_default_are_found(name: str) -> None:
     hidden = OPTIONS[name]
-    right, count = 0, 200
+    right, count = 0, 250
     for seed in range(2):
         shape = replace(hidden, slots=max(2, hidden.slots))
         server = Server(shape, seed)

@@ -91,6 +91,18 @@ def test_a_state_that_could_not_be_rewound_says_nothing_of_the_host_caches_size(
     assert ("c" in owners(tuple(simulator.parked))) != learns
 
 
+@pytest.mark.parametrize(("cached", "user", "common"), [(303, 333, 354), (400, 420, 430), (250, 300, 310)])
+def test_a_window_is_there_where_a_server_went_on_from_less_than_was_believed(
+    cached: int, user: int, common: int
+) -> None:
+    simulator = Simulator(Shape(rewind=Rewind.WINDOW, window=128))
+    turn(simulator, ids(A, 1484))
+    found = simulator.begin(ids(A, 1500), "", 0.0, users=(user, 1490))
+    simulator.reported(found.slot, cached)
+    simulator.end(found.slot, ids(B, 2))
+    assert simulator.predict(ids(A, common) + ids(B, 30)).cached == user - 1, "by the checkpoint before that message"
+
+
 def test_where_the_ids_of_an_answer_are_not_known_more_may_be_reused() -> None:
     simulator = Simulator(Shape())
     turn(simulator, ids(A, 100), sampled=Tokens.unknown(21))

@@ -306,7 +306,9 @@ class Simulator:
 
     def _missed(self, slot: int, request: _Request, cached: int) -> None:
         left = tuple(c for c in request.before.checkpoints if c.tokens - 1 <= cached)
-        request = replace(request, start=cached, before=Memory(min(request.before.first, cached), left))
+        window = max(0, cached + 1 - self.shape.window)  # it went on from there, so that is held
+        first = min(request.before.first, window)
+        request = replace(request, start=cached, before=Memory(first, left))
         self._busy |= dict.fromkeys((slot, *request.copies), request)
         self._keep(slot, request, len(request.prompt))
 
