@@ -21,7 +21,7 @@ if __name__ == "__main__":
 from service_play import playing, serving, shape_of, text
 
 from kvchat.backends.engine.models import default_model
-from kvchat.cache import Cache
+from kvchat.cache.journal import Journal
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.figures.accounting import NOISE
 from tiny_models import tiny_models
@@ -71,7 +71,7 @@ async def asked(
     chance, found, talks, sizes, before = random.Random(seed), Totals(), list[str](), dict[str, int](), ""
     heads = [text(chance, [script.head]) for _ in range(script.heads)]
     context = 4096 * (1 if shape.unified and shape.ram_bytes else shape.slots)
-    nobody = patch.object(Cache, "returns", lambda self, id: {})
+    nobody = patch.object(Journal, "returns_for", lambda self, owner, server: {})
     async with serving(model, shape, context) as url, playing(url, folder, shape if known else None) as play:
         for _ in range(script.requests):
             live = [id for id in talks if sizes[id] < script.longest]

@@ -124,7 +124,7 @@ async def test_a_recalled_message_and_a_fork_mention_what_they_mentioned(drive: 
         await sends(app)
         assert attached(app) == ["more\n"]
         home, asked = app.conversation.id, app.path[0].id
-        await app.chat.messages.fork(asked)
+        await app.chat.acts.conversations.fork(asked)
         await app.rest()
         assert app.conversation.id != home and app.draft.strip() == "old @./notes.txt and @./more.txt"
         await sends(app)
