@@ -156,6 +156,8 @@ async def test_where_there_is_no_certain_way_it_is_done_after_a_longer_rest(
     kind, shape = SERVERS[name]
     async with rested(models[kind], shape, tmp_path, known=known, ahead=True) as play:
         await until(play.service, lambda: play.left in play.extracted())
+        await until(play.service, lambda: play.recorder.background[-1].ended is not None)
+        await passed_over(play.service)
         await until(play.service, lambda: play.service.tracker.warmth(play.open).heat in (Heat.WARM, Heat.PARKED))
         assert await play.ask() <= NOISE
 

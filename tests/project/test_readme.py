@@ -1,5 +1,5 @@
 """The README and the pages of docs are true: their tables are those of the program.
-`uv run python tests/project/test_readme.py` writes them."""
+`PYTHONPATH=tests uv run python tests/project/test_readme.py` writes them."""
 
 from __future__ import annotations
 
