@@ -7,10 +7,13 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from plain_kit import plain
 
+from kvchat.backends.dialect import HostClass
 from kvchat.chat.events import DeletedElsewhere
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.commands.actions import ACTIONS
@@ -354,6 +357,69 @@ async def test_a_sentence_is_remembered_and_forgotten_by_its_words(own_folders: 
         assert await run.type("/memory off") == "Memory is off in this conversation.\n"
 
 
+@pytest.mark.parametrize("words", ["I", "in", "at the", "--help"])
+async def test_the_memories_to_forget_are_those_that_have_the_words(own_folders: Path, words: str) -> None:
+    """Words too that a search leaves out."""
+    async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
+        both = [f"I sleep in Paris at the {words} lake.", f"I live in Rome at the {words} river."]
+        for sentence in both:
+            await run.type(f"/remember {sentence}")
+        await run.type("/remember Tea is best.")
+        said = await run.type(f"/forget {words}")
+    *rows, last = said.splitlines()
+    assert last.startswith("Which one?")
+    assert [row.rpartition("facts, ")[2] for row in rows] == both[::-1]
+
+
+async def test_of_many_memories_to_forget_it_is_said_how_many(own_folders: Path) -> None:
+    async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
+        for number in range(21):
+            await run.service.memory.remember(f"I saw {number} ships.")
+        said = (await run.type("/forget I")).splitlines()
+    assert len(said) == 22 and said[20] == "21 memories have these words. Give more of them."
+
+
+async def test_what_is_remembered_and_forgotten_is_told_as_a_whole(own_folders: Path) -> None:
+    text = "I prefer the metric system for all of my measurements at home."
+    async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
+        assert f"“{text}”" in await run.type(f"/remember {text}")
+        assert f"“{text}”" in await run.type("/forget metric")
+
+
+@pytest.mark.parametrize("file", ["chat.md", "my chat.md", "deep/chat.jsonl"])
+async def test_no_period_stands_behind_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep").mkdir()
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Lamps?")
+        assert await run.type(f"/export {file}") == f"Exported to {file}\n"
+
+
+async def test_a_title_is_said_without_the_sign_of_a_fork() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        assert await run.type("/rename ↳ Lamps") == "Title: Lamps, a fork.\n"
+        assert await run.type("/rename Lamps and/or ships") == "Title: Lamps and/or ships.\n"
+
+
+async def test_a_first_message_is_said_as_it_will_begin(own_folders: Path) -> None:
+    (own_folders / "config" / "personas").mkdir(parents=True)
+    (own_folders / "config" / "personas" / "critic.toml").write_text('first_message = "Read {this}"\n')
+    async with ToyServer() as server, plain(server.url) as run:
+        assert (await run.type("/persona critic")).endswith("Your first message will begin with: Read {this}\n")
+
+
+@pytest.mark.parametrize("host", [HostClass.LAN, HostClass.CLOUD])
+async def test_a_yes_to_another_machine_is_said_to_be_kept(host: HostClass) -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.service.servers.connect()
+        backend: Any = run.service.servers.link().connector._backend
+        backend._info = replace(backend.info, host_class=host)
+        said = await run.type("Hello?", "n")
+        assert said.endswith("Send, and do not ask again? y or n: n\nNot done.\n") and server.posts == 0
+        assert "Answer:" in await run.type("Hello?", "y")
+        assert "Answer:" in await run.type("And now?")
+
+
 async def test_a_conversation_goes_on_with_another_server() -> None:
     async with ToyServer() as first, ToyServer() as second:
         settings = Settings(profiles={"other": ServerSettings(base_url=second.url)})
@@ -382,6 +448,8 @@ async def test_a_trunk_is_made_and_begins_a_conversation(own_folders: Path) -> N
         (own_folders / "a.md").write_text("The lamp is out.")
         begun = run.mode.chat.id
         await run.type(f"/trunk add lamps {own_folders}/a.md")
+        (own_folders / "a.md").write_text("The lamp is gone.")
+        assert (await run.type("/trunk lamps")).endswith("To make it again: kvchat trunk add lamps PATH\n")
         await run.mode.chat.open(begun)
         assert "It begins with 1 file (a.md).\n" in await run.type("/cache")
 
@@ -477,7 +545,7 @@ async def test_a_program_of_yours_is_asked_for_before_it_starts(tmp_path: Path) 
             assert "Asking box for tools.\n" in said
             assert re.search(r"Tools: box, ~\d+ tokens(, .*)?\. Each call is asked for first\.\n", said)
             await run.type("/tools forget")
-            assert "Start this program?" in await run.type("/tools box", "y")
+            assert "Start it, now and later? y or n: y\n" in await run.type("/tools box", "y")
             said = await run.type("What now?", "y")
             assert "Let the model call box__say with lamp? This goes to the MCP server box. y this once" in said
             assert "It says of itself: Say it." in said

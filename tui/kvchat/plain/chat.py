@@ -33,7 +33,7 @@ from kvchat.prompt.drafts import PASTE, Draft, Unsent, filled, given
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat
-from kvchat.text.format import counted, moment, percent
+from kvchat.text.format import counted, moment, percent, spoken_title
 from kvchat.text.prices import TITLES, price_lines, summary_offer, summary_ready
 from kvchat.text.servers import fallback_words
 from kvchat.text.tools import shown_call
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
     from kvchat.commands.editor import OutsideText
-
-FORKED = "↳ "
 
 
 class Typed(Struct, frozen=True):
@@ -115,7 +113,7 @@ class PlainChat:
         if not conversation.record.turns:
             self.speaker.say("New conversation.")
         else:
-            self.speaker.say(f"{self.title(conversation.record.title)}. {self.facts(id)}.")
+            self.speaker.say(f"{spoken_title(conversation.record.title)}. {self.facts(id)}.")
             path = self.messages()
             at = next((at for at, one in enumerate(path) if one.id == node), len(path) - 2)
             self.read(range(max(0, at), len(path) if node is None else at + 1))
@@ -152,10 +150,6 @@ class PlainChat:
                 self.speaker.say(f"Sent with it: {one_line(block.source, 80)}.")
             self.speaker.output.write(node.text)
             self.speaker.output.end()
-
-    def title(self, title: str) -> str:
-        forked = title.startswith(FORKED)
-        return one_line(title.removeprefix(FORKED), 80) + (", a fork" if forked else "")
 
     def facts(self, id: str) -> str:
         """`3 turns, today 09:16, warm`"""

@@ -37,7 +37,7 @@ from kvchat.text.cache import (
     turn_name,
     warmth_words,
 )
-from kvchat.text.format import counted
+from kvchat.text.format import counted, spoken_title
 from kvchat.text.messages import held_reason
 from kvchat.text.options import beginning_words
 
@@ -216,7 +216,7 @@ class Commands:
             self._say("/open NUMBER opens one.")
 
     def _row(self, record: Conversation) -> str:
-        words = [self._chat.title(record.title), self._chat.facts(record.id)]
+        words = [spoken_title(record.title), self._chat.facts(record.id)]
         words += ["favourite"] if FAVOURITE in record.tags else []
         words += ["kept"] if record.id in self._chat.service.claims.conversations() else []
         words += ["open now"] if record.id == self._chat.id else []
@@ -249,7 +249,7 @@ class Commands:
         for number, hit in enumerate(hits, 1):
             who = "you" if hit.role == Role.USER else "answer" if hit.role == Role.ASSISTANT else hit.role
             snippet = one_line(hit.unmarked, 200)
-            self._say(f"{number}. {self._chat.title(hit.title)}, {who}: {snippet}")
+            self._say(f"{number}. {spoken_title(hit.title)}, {who}: {snippet}")
         self._say("/open NUMBER goes there." if hits else "Nothing found.")
 
     # -- this conversation

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WAYS: Mapping[str, str] = {"memory": "/memory list", "memory.undo": "/memory restore with its number in /memory log"}
 """By action: its slash command, where that is another one than in the app."""
+SHOWN = 20
+"""Memories that are listed at once."""
 
 
 class PlainSurface:
@@ -51,9 +53,11 @@ class PlainSurface:
     def conversation(self) -> OpenConversation:
         return self._chat.conversation
 
-    def say(self, sentence: str, *, warning: bool = False, shown: bool = False) -> None:
-        is_whole = sentence[-1:] in ".?!:" or "/" in sentence.rpartition(" ")[2]  # to a path belongs no period
-        self._chat.speaker.say(sentence if is_whole else f"{sentence}.")
+    def say(self, sentence: str, *, warning: bool = False, shown: bool = False, bare: bool = False) -> None:
+        self._chat.speaker.say(sentence if bare or sentence[-1:] in ".?!:" else f"{sentence}.")
+
+    def cut(self, text: str, room: int) -> str:
+        return one_line(text, 200)
 
     def way_to(self, action: str) -> str:
         return WAYS.get(action) or f"/{BY_ID[action].slash}"
@@ -79,7 +83,7 @@ class PlainSurface:
     async def agreed(
         self, title: str, lines: Sequence[str], yes: str, no: str = "Cancel", *, unasked: bool = False
     ) -> bool:
-        return await self._chat.speaker.agreed(title, lines)
+        return await self._chat.speaker.agreed(f"{yes}?" if unasked else title, lines)
 
     async def decided(
         self,
@@ -118,7 +122,7 @@ class PlainSurface:
 
     def begin_message(self, text: str) -> None:
         self._chat.beginning = text
-        self.say(f"Your first message will begin with: {one_line(text, 200)}")
+        self.say(f"Your first message will begin with: {one_line(text, 200)}", bare=True)
 
     def act_done(self) -> None:
         """What is typed is taken back at the prompt, never by /undo."""
@@ -201,13 +205,19 @@ class PlainSurface:
         args, index = parser.parse_args(words.split()), index_path(self._paths)
         outcome = await memory.with_memories(lambda found: carried_out(MemoryDesk(args, service.store, found, index)))
         for one in (*outcome.words, outcome.failed):
-            rows = one.rows if isinstance(one, TextTable) else [[one]]
-            speaker.say(*filter(None, (", ".join(one_line(cell) for cell in row if cell) for row in rows)))
+            self._rows(*(one.rows if isinstance(one, TextTable) else [[one]]))
         service.events.tell(MemoriesChanged())
 
+    def _rows(self, *rows: Sequence[str]) -> None:
+        self._chat.speaker.say(*filter(None, (", ".join(one_line(cell) for cell in row if cell) for row in rows)))
+
     async def _forget(self, words: str) -> None:
-        if words.strip():
-            await self._memory(f"search {words}")
+        from kvchat.commands.memory import entry_cells
+
+        found = await self.service.memory.having(words) if words.strip() else []
+        self._rows(*map(entry_cells, found[:SHOWN]))
+        if len(found) > SHOWN:
+            self.say(f"{len(found):,} memories have these words. Give more of them.")
         self.say("Which one? /forget WORDS deletes the memory that has these words.")
 
 

@@ -14,9 +14,13 @@ from datetime import date, datetime
 from string import Formatter
 from typing import Any
 
+from kvchat.sanitize import one_line
+
 UNKNOWN = "–"
 FAVOURITE_MARK, KEPT_MARK = "★", "◆"
 """In front of a conversation that is a favourite, and of one whose state is kept."""
+FORK_MARK = "↳ "
+"""In front of a fork's title, so that it shows in a narrow list."""
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -243,6 +247,11 @@ def filled(form: str, arguments: Mapping[str, object]) -> str:
     while (plain := _PART.sub(chosen, form)) != form:
         form = plain
     return _Form().vformat(form, (), words)
+
+
+def spoken_title(title: str) -> str:
+    """The title of a conversation for one who listens: in words that it is a fork, and at most 80 characters of it."""
+    return one_line(title.removeprefix(FORK_MARK), 80) + (", a fork" if title.startswith(FORK_MARK) else "")
 
 
 def stopped(sentence: str) -> str:

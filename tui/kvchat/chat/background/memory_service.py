@@ -334,16 +334,22 @@ class MemoryService:
     async def forget(self, words: str) -> tuple[int, Entry | None]:
         """Delete the one memory whose text has every word of `words` as a whole word, in any case: how many have them,
         and what was deleted. Raises ChatError."""
-        wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
 
         def forget(memories: Memories) -> tuple[int, Entry | None]:
             memories.sync()
-            meant = [entry for entry in memories.entries() if all(word.search(entry.text) for word in wanted)]
+            meant = _having(memories, words)
             if len(meant) == 1:
                 return 1, memories.delete(meant[0].id).before
             return len(meant) or len(memories.search(words)), None
 
         return await self.with_memories(forget)
+
+    async def having(self, words: str) -> list[Entry]:
+        """The memories that `forget` would choose among, newest first; where none has all words, what a search finds,
+        best first. Raises ChatError."""
+        return await self.with_memories(
+            lambda memories: _having(memories, words) or [entry for entry, _ in memories.search(words)]
+        )
 
     async def aclose(self) -> None:
         if self._memories is not None:
@@ -357,6 +363,11 @@ def _synced(memories: Memories) -> bool:
     """Whether the memories, or what is wrong with their files, have changed."""
     before = memories.problems
     return memories.sync() or memories.problems != before
+
+
+def _having(memories: Memories, words: str) -> list[Entry]:
+    wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
+    return [entry for entry in memories.entries() if all(word.search(entry.text) for word in wanted)]
 
 
 def _found(memories: Memories, query: str) -> list[str]:

@@ -24,11 +24,9 @@ from kvchat.prompt.branching import Branch, under_system, whole, without_turn
 from kvchat.prompt.mending import is_whole
 from kvchat.prompt.message import Message, Role, new_id, system_message, with_tools
 from kvchat.prompt.tags import own
+from kvchat.text.format import FORK_MARK
 from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import model_name
-
-FORK = "↳ "
-"""In front of a fork's title, so that it shows in a narrow list."""
 
 
 class Branches:
@@ -62,7 +60,7 @@ class Branches:
             unread=False,
             trashed=None,
             context_used=self._sizes.of_branch(conversation, path),
-            title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
+            title=f"{FORK_MARK}{conversation.record.title.removeprefix(FORK_MARK)}",
             tags=own(conversation.record.tags),
         )
         fork = await self._core.conversations.insert(record, path)

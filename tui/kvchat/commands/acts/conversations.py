@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from kvchat.chat.errors import ChatError
 from kvchat.commands.acts.options import tools_of
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, written_tags
-from kvchat.sanitize import one_line
-from kvchat.text.format import count, counted
+from kvchat.text.format import count, counted, spoken_title
 from kvchat.text.imports import undone
 from kvchat.text.options import changed_words
 from kvchat.text.problems import ChatProblem
@@ -116,7 +115,7 @@ class ConversationActs:
         conversation, changed = await trunks.begin(name)
         await self._surface.open(conversation.id)
         if changed:
-            self._surface.say(changed_words(name, changed), warning=True)
+            self._surface.say(changed_words(name, changed), warning=True, bare=True)
 
     async def _add_trunk(self, trunks: Trunks, words: Sequence[str]) -> str:
         """Make a trunk of `NAME PATH ...`, prefilled in spare time; its name."""
@@ -149,7 +148,7 @@ class ConversationActs:
         title = title or await self._surface.pick("rename", id) or ""
         if title.strip():
             await self._conversations.rename(id, title)
-            self._surface.say(f"Title: {one_line(self._conversations.find(id).title, 80)}", shown=True)
+            self._surface.say(f"Title: {spoken_title(self._conversations.find(id).title)}", shown=True)
 
     async def favourite(self, id: str = "") -> None:
         """Have a conversation first in the list, or no longer."""
@@ -239,7 +238,7 @@ class ConversationActs:
             if await self._surface.agreed("Replace it?", [str(there)], "Replace"):
                 await self.write(replace(request, overwrite=True))
             return
-        self._surface.say(f"Exported to {done}")
+        self._surface.say(f"Exported to {done}", bare=True)
 
     # -- undo
 

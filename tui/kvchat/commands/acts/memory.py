@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.drafts import MEMORY_TYPED
 from kvchat.chat.errors import ChatError
-from kvchat.sanitize import one_line
 from kvchat.text.memory import WHY_OFF
 
 if TYPE_CHECKING:
@@ -43,15 +42,14 @@ class MemoryActs:
         except ChatError:
             self._service.drafts.leave(MEMORY_TYPED, text)
             raise
-        self._surface.say(f"Remembered: “{one_line(text, 36)}” · {self._surface.way_to('memory')} shows it")
+        self._surface.say(f"Remembered: “{self._surface.cut(text, 36)}” · {self._surface.way_to('memory')} shows it")
 
     async def forget(self, words: str = "") -> None:
         """Delete the one memory that has these words; where there are several, show them. Raises ChatError."""
         many, gone = await self._service.memory.forget(words) if words.strip() else (1, None)
         if gone is not None:
-            self._surface.say(
-                f"Forgotten: “{one_line(gone.text, 30)}” · {self._surface.way_to('memory.undo')} brings it back"
-            )
+            text, undo = self._surface.cut(gone.text, 30), self._surface.way_to("memory.undo")
+            self._surface.say(f"Forgotten: “{text}” · {undo} brings it back")
         elif many:
             await self._surface.pick("forget", words)
         else:

@@ -65,7 +65,9 @@ class OptionActs:
             self._surface.say(f"An answer is running · {self._surface.way_to('stop')} stops it", warning=True)
         elif await self._surface.decided("model", title="" if choice[0] == "model" else "Switch to another server?"):
             await (self._service.options.set_model(id, name) if choice[0] == "model" else use(id, name, model))
-            self._surface.say(f"This conversation goes on with {one_line(name, 200)}", shown=True)
+            self._surface.say(
+                f"This conversation goes on with {one_line(name, 200)}", shown=True, bare=choice[0] != "server"
+            )
 
     async def thinking(self, word: str = "") -> None:
         """On, off, or as the server has it: the next of the three; with a word that, or an effort. Raises ChatError."""

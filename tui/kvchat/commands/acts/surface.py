@@ -44,8 +44,13 @@ class Surface(Protocol):
         """The message that the user marked, if any."""
         ...
 
-    def say(self, sentence: str, *, warning: bool = False, shown: bool = False) -> None:
-        """Say a sentence, with or without a period at its end. `shown`: a screen shows it by itself."""
+    def say(self, sentence: str, *, warning: bool = False, shown: bool = False, bare: bool = False) -> None:
+        """Say a sentence, with or without a period at its end. `shown`: a screen shows it by itself; `bare`: it ends in
+        a path or a command, to which no period belongs."""
+        ...
+
+    def cut(self, text: str, room: int) -> str:
+        """A text on one line, as it stands inside a sentence: cut to `room` characters where a screen has no more."""
         ...
 
     def way_to(self, action: str) -> str:
@@ -60,7 +65,7 @@ class Surface(Protocol):
     async def agreed(
         self, title: str, lines: Sequence[str], yes: str, no: str = "Cancel", *, unasked: bool = False
     ) -> bool:
-        """Whether the user agrees. `yes`, `no`: the two answers; `unasked`: no key asked for it."""
+        """Whether the user agrees. `yes`, `no`: the two answers; `unasked`: no key asked for it, and a yes is kept."""
         ...
 
     async def decided(

@@ -62,9 +62,12 @@ class ScreenSurface:
     def marked(self) -> str | None:
         return self._transcript.marked
 
-    def say(self, sentence: str, *, warning: bool = False, shown: bool = False) -> None:
+    def say(self, sentence: str, *, warning: bool = False, shown: bool = False, bare: bool = False) -> None:
         if not shown:
             self._workspace.say(sentence, "warning" if warning else "information")
+
+    def cut(self, text: str, room: int) -> str:
+        return one_line(text, room)
 
     def way_to(self, action: str) -> str:
         keys = ["memory", action] if action.startswith("memory.") else [action]
