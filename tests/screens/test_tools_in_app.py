@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,34 @@ async def test_a_program_of_yours_is_asked_for_by_its_command_line(
         await app.until(lambda: app.said[-1] == "It says lamp.")
         await app.settled()
         assert "box__say: lamp" in app.prose
+
+
+@pytest.mark.parametrize(
+    ("keys", "draft"),
+    [(("a", "left", "b"), "ba"), (("a", "b", "backspace", "c"), "ac"), (("b", "home", "a"), "ab")],
+    ids=lambda one: "-".join(one) if isinstance(one, tuple) else "",
+)
+async def test_no_key_waits_while_a_program_lists_its_tools_and_escape_gives_that_up(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], draft: str
+) -> None:
+    monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 3600.0)
+    async with drive() as app:
+        began, go, can_have = asyncio.Event(), asyncio.Event(), app.service.branches.can_have
+
+        async def listed(id: str, names: Sequence[str]) -> bytes:
+            began.set()
+            await go.wait()
+            return await can_have(id, names)
+
+        monkeypatch.setattr(app.service.branches, "can_have", listed)
+        await app.command("/tools web")
+        await app.until(began.is_set)
+        await app.press(*keys)
+        await app.until(lambda: app.draft == draft)
+        await app.press("escape")
+        go.set()
+        await app.rest()
+        assert app.conversation.tools == () and app.draft == draft
+        app.chat.composer.replace_text("")
+        await app.command("/tools web")
+        await app.until(lambda: app.conversation.tools)

@@ -97,7 +97,7 @@ class PlainSurface:
     ) -> Literal["go", "instead"] | None:
         return "go" if await self._chat.agreed(act, node, title=title, text=text, options=options) else None
 
-    async def waited(self, work: Coroutine[Any, Any, T]) -> T | None:
+    async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         return await self._chat.answers.awaited(work)
 
     async def connected(self) -> bool:

@@ -34,6 +34,8 @@ Typed: TypeAlias = "events.Key | events.Paste"
 class Coming(Struct, eq=False):
     """A dialog on its way."""
 
+    holds_keys: bool = True
+    """Whether keys wait for it."""
     is_given_up: bool = False
     """Whether the user closed it before it was there."""
     is_late: bool = False
@@ -78,9 +80,10 @@ class KeyQueue:
         await self._pass_on()
 
     @contextmanager
-    def coming(self) -> Iterator[Coming]:
-        """While it is found out whether a dialog is shown, and which, keys wait for it."""
-        one = Coming()
+    def coming(self, *, holds_keys: bool = True) -> Iterator[Coming]:
+        """While it is found out whether a dialog is shown, and which, keys wait for it; not where that may take as long
+        as another program likes."""
+        one = Coming(holds_keys)
         self._coming.append(one)
         try:
             yield one
@@ -124,7 +127,7 @@ class KeyQueue:
                 await idle(way[-1:])
                 for _ in range(ROUNDS):
                     await idle(way)
-                while any(not one.is_given_up for one in self._coming):
+                while any(one.holds_keys and not one.is_given_up for one in self._coming):
                     self._arrived.clear()
                     await self._arrived.wait()
         front = None

@@ -122,7 +122,7 @@ class OptionActs:
             await self._service.branches.can_have(id, names)
             return True
 
-        return await self._surface.waited(listed()) is not None
+        return await self._surface.waited(listed(), is_long=True) is not None
 
 
 def tools_of(surface: Surface) -> str:

@@ -82,8 +82,9 @@ class Surface(Protocol):
         `instead`, where that is cheaper. `text`, `options`: what the act changes to."""
         ...
 
-    async def waited(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What comes of work that takes time; None: the user gave it up. Raises what it does."""
+    async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
+        """What comes of work that takes time; None: the user gave it up. `is_long`: it waits for another program, and
+        the user writes on meanwhile. Raises what it does."""
         ...
 
     async def connected(self) -> bool:

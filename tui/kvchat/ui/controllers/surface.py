@@ -129,8 +129,8 @@ class ScreenSurface:
             case _:
                 return None
 
-    async def waited(self, work: Coroutine[Any, Any, T]) -> T | None:
-        with self._workspace.key_queue.coming() as dialog:
+    async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
+        with self._workspace.key_queue.coming(holds_keys=not is_long) as dialog:
             found = await work
         return None if dialog.is_given_up else found
 
