@@ -64,7 +64,7 @@ TABLES: dict[str, dict[str, int]] = {
         "text": 170,
         "tool_servers": 520,
         "transfer": 1850,
-        "ui_render": 580,
+        "ui_render": 590,
         "ui_transcript": 800,
         "ui_widgets": 2000,
         "web": 180,

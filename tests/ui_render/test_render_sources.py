@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from rich.cells import cell_len
 
 from kvchat.documents.collection import place_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
-from kvchat.prompt.message import Role
+from kvchat.prompt.message import Message, Role, node
+from kvchat.prompt.tree import Tree
+from kvchat.ui import view_models
 from kvchat.ui.runs import ending
 from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
 from kvchat.ui.widgets.transcript.render.message import Folds, TranscriptItem, context_summary, foot_rows
@@ -45,6 +51,33 @@ def test_an_answer_has_the_sources_it_names_in_the_order_it_names_them() -> None
 def test_a_list_in_code_cites_nothing() -> None:
     assert sources_of("```py\nx = [1]\n```\nand `y = [2]`", KNOWN) == ()
     assert [number for number, _ in sources_of("```\n[1]\n```\nso [2]\n~~~\n[3]", KNOWN)] == [2]
+
+
+@pytest.mark.parametrize("turns", [3, 30, 300])
+def test_an_item_is_made_with_the_sources_of_its_answer_however_many_its_branch_has(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    at = node(None, Message(Role.SYSTEM, "You help."), 0.0)
+    path = [at]
+    for turn in range(turns):
+        blocks = (passage(turn + 2), passage(1, where=f"{turn}-{turn}"))  # [1] has another meaning each time
+        for message in (Message(Role.USER, "And?", blocks), Message(Role.ASSISTANT, f"[{turn + 3}, {turn + 2}, 1]")):
+            at = node(at, message, 0.0)
+            path.append(at)
+    known: list[int] = []
+    made = view_models.sources_of
+
+    def counted(text: str, sources: Mapping[int, ContextBlock]) -> Sequence[tuple[int, ContextBlock]]:
+        known.append(len(sources))
+        return made(text, sources)
+
+    monkeypatch.setattr(view_models, "sources_of", counted)
+    conversation: Any = SimpleNamespace(tree=Tree(path), live=None, path=lambda: path)
+    items = view_models.BranchItems(conversation, "m", datetime(2026, 1, 1, tzinfo=UTC))
+    for turn in range(turns):
+        expected = ((turn + 2, passage(turn + 2)), (1, passage(1, where=f"{turn}-{turn}")))
+        assert items.item(2 * turn + 1).sources == expected and items.item(2 * turn).sources == ()
+    assert known == [2] * turns
 
 
 # -- in the text

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kvchat.prompt.citations import sources
+from kvchat.prompt.citations import cited, sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.tools import ToolCall, taken_apart
@@ -68,17 +71,20 @@ class BranchItems:
             return self._below
         node, conversation = self._nodes[index], self._conversation
         known: dict[int, ContextBlock] = {}
-        if node.role is Role.ASSISTANT:
-            for at, numbered in self._sources:
-                if at <= index:
-                    known |= numbered
+        for number in cited(node.text) if self._sources and node.role is Role.ASSISTANT else ():
+            brought = self._sources.get(number, ())
+            if there := bisect_right(brought, index, key=itemgetter(0)):
+                known[number] = brought[there - 1][1]
         return item_of(conversation.tree, node, conversation.live, self._model, self._now, known, self._continues)
 
     @cached_property
-    def _sources(self) -> Sequence[tuple[int, Mapping[int, ContextBlock]]]:
-        """What numbers mean, by the message that brings them."""
-        brought = ((at, sources((node,))) for at, node in enumerate(self._nodes) if node.message.blocks)
-        return [(at, numbered) for at, numbered in brought if numbered]
+    def _sources(self) -> Mapping[int, Sequence[tuple[int, ContextBlock]]]:
+        """What each number means, from which message on."""
+        brought: defaultdict[int, list[tuple[int, ContextBlock]]] = defaultdict(list)
+        for at, node in enumerate(self._nodes):
+            for number, block in sources((node,)).items():
+                brought[number].append((at, block))
+        return brought
 
 
 def item_of(
