@@ -282,3 +282,40 @@ async def test_an_answer_that_left_the_screen_with_a_resize_is_none(drive: Drive
 
 def _question() -> Question:
     return Question("What does it say?")
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+@pytest.mark.parametrize("act", ["question", "edit"])
+async def test_a_message_about_which_something_is_asked_comes_back(
+    drive: Drive, folder: Path, pauses: Callable[[float], None], act: str, key: str
+) -> None:
+    (folder.parent / "other.txt").write_text("other\n")
+    async with drive() as app:
+        await app.begin("one")
+        pauses(DAY)
+        if act == "edit":
+            app.chat.sending.begin_edit(app.path[0].id)
+            await app.rest()
+            app.chat.composer.replace_text("")
+        said = app.said
+        await app.write(f"see @{folder.parent}/other.txt ?")
+        await app.press("enter")
+        await app.until(lambda: waits(app))
+        assert app.draft == ""
+        await app.press(key)
+        await app.until(lambda: app.draft == f"see @{folder.parent}/other.txt ?")
+        assert not waits(app) and app.said == said and not app.noticed("Nothing is running")
+
+
+async def test_a_program_that_waits_for_a_word_is_not_started_after_the_key_that_stops(
+    drive: Drive, folder: Path, pauses: Callable[[float], None]
+) -> None:
+    file = folder / "mcp.json"
+    file.write_text('{"mcpServers": {"time": {"command": "mcp-server-time", "args": ["--utc"]}}}')
+    async with drive(settings=Settings(mcp_file=str(file))) as app:
+        pauses(DAY)
+        await app.command("/tools time")
+        await app.until(lambda: waits(app))
+        await app.press("ctrl+c")
+        await app.until(lambda: not waits(app))
+        assert app.front == "ChatScreen" and not app.noticed("Nothing is running")

@@ -357,11 +357,12 @@ class ChatScreen(Screen[None]):
         self.composer.focus()
 
     async def action_interrupt(self) -> None:
-        """Ctrl+C: copy what is selected, else stop the answer. It never quits."""
+        """Ctrl+C: copy what is selected, else stop the answer, else leave what waits for a word or is on its way. It
+        never quits."""
         if selected := self.get_selected_text():
             self.messages.copy(selected, "Selection")
             self.clear_selection()
-        elif not await self.sending.stop():
+        elif not (await self.sending.stop() or self.host.key_queue.give_up() or self.workspace.questions.give_up()):
             self.workspace.say(f"Nothing is running · {self.host.key_of('quit')} quits")
 
     def action_page(self, step: int) -> None:
