@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.ui.widgets.transcript.render.message import TranscriptItem, as_text
 
@@ -171,3 +172,21 @@ async def test_a_code_block_far_above_is_found(make_app: Any, items: Any) -> Non
         await pilot.pause()
         app.transcript.select(None)
         assert app.transcript.code_text(1) == "print()" and app.transcript.code_text(2) is None
+
+
+@pytest.mark.parametrize("number", [0, 22, 140])
+async def test_a_message_above_that_changes_moves_nothing_that_is_read(long: Long, number: int) -> None:
+    lines: list[list[str]] = []
+
+    async def change(app: Any, pilot: Any) -> None:
+        app.transcript.select("q1500")
+        await pilot.pause()
+        before = app.lines()
+        item = replace(long.items[2 * number], text="1\n\n2\n\n3\n\n4")
+        app.transcript.update_item(item.node_id, item)
+        await pilot.pause()
+        lines.append(before[:-1])
+        assert app.lines()[:-1] == before[:-1]
+
+    await long.compare(change)
+    assert lines[0] == lines[1]

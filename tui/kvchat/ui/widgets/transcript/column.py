@@ -104,7 +104,7 @@ class Column(Sequence[TranscriptItem]):
         entry = self._entries[index]
         if entry is None:
             entry = self._entries[index] = self._make(self._source.item(index))
-            self.changed(index)
+            entry.height = self._estimates[index]  # until it is drawn: nothing moves because a message is meant
         return entry
 
     def is_drawn(self, index: int) -> bool:
