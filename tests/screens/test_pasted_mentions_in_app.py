@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from app_kit import Drive, Driven
@@ -404,3 +406,33 @@ async def test_what_was_pasted_stays_known_when_it_is_sent_edited_and_sent_again
         await app.write(", tell me")
         await sends(app)
         assert app.said[-2].endswith(", tell me") and pasted() == ["I live in Oslo"]
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+@pytest.mark.parametrize("act", ["send_now", "edit"])
+async def test_nothing_is_asked_about_a_message_that_was_taken_back_while_it_was_delivered(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, act: str, key: str
+) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.begin("one")
+        deliver, began, go = getattr(app.service.turns, act), asyncio.Event(), asyncio.Event()
+
+        async def held(*arguments: Any, **more: Any) -> None:
+            began.set()
+            await go.wait()
+            await deliver(*arguments, **more)
+
+        monkeypatch.setattr(app.service.turns, act, held)
+        if act == "edit":
+            app.chat.sending.begin_edit(app.path[0].id)
+            await app.rest()
+            app.chat.composer.replace_text("")
+        said = app.said
+        await app.write("what is @~/.ssh/id_rsa for?")
+        await app.press("enter")
+        await app.until(began.is_set)
+        await app.press(key)
+        go.set()
+        await app.until(lambda: app.draft == "what is @~/.ssh/id_rsa for?")
+        assert app.front == "ChatScreen" and not app.chat.question_line.display
+        assert app.said == said and not app.service.conversations.streaming()
