@@ -189,6 +189,39 @@ async def test_undo_takes_back_what_it_does_in_the_app() -> None:
         assert run.mode.chat.conversation.record.tags == ("work",)
 
 
+@pytest.mark.parametrize("act", ["/favourite", "/tag work", "/archive", "/fork"])
+@pytest.mark.parametrize("way", ["here", "elsewhere"])
+async def test_a_deletion_is_undone_after_what_was_done_since(way: str, act: str) -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Ships?")
+        await run.type("/new")
+        await run.type("Lamps?")
+        gone = run.mode.chat.conversation
+        if way == "here":
+            await run.type("/delete")
+        else:
+            await run.service.conversations.delete(gone.id)
+            run.service.events.tell(DeletedElsewhere(gone.id))
+        for one in (act, act, "/undo", "/undo"):
+            assert "Nothing to undo" not in await run.type(one) and gone.record.trashed is not None
+        assert "Lamps?" in await run.type("/undo") and gone.record.trashed is None
+        assert "Nothing to undo" in await run.type("/undo")
+
+
+async def test_acts_are_undone_from_the_last_to_the_first() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Lamps?")
+        origin = run.mode.chat.id
+        seen = list[tuple[str, ...]]()
+        for act in ("/favourite", "/favourite", "/favourite", "/tag work", "/fork", "/tag home"):
+            seen.append(run.mode.chat.conversation.record.tags)
+            await run.type(act)
+        for tags in reversed(seen):
+            await run.type("/undo")
+            assert run.mode.chat.conversation.record.tags == tags
+        assert run.mode.chat.id == origin and "Nothing to undo" in await run.type("/undo")
+
+
 async def test_undo_brings_back_what_another_window_deleted() -> None:
     async with ToyServer() as server, plain(server.url) as run:
         await run.type("Lamps?")

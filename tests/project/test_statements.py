@@ -53,7 +53,7 @@ TABLES: dict[str, dict[str, int]] = {
         "grammar": 1010,
         "index": 720,
         "memory": 3670,
-        "plain": 610,
+        "plain": 650,
         "project": 350,
         "prompt": 1010,
         "reports": 30,

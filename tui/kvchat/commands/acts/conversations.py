@@ -52,8 +52,8 @@ class Forked(Struct, frozen=True):
     origin: str
 
 
-class LastAct(Struct, frozen=True):
-    """What was done last with conversations as wholes, which undo takes back."""
+class DoneAct(Struct, frozen=True):
+    """What was done with conversations as wholes, which undo takes back."""
 
     act: Deleted | Imported | Tagged | Forked
     shown: str
@@ -81,7 +81,8 @@ class ConversationActs:
         self._surface = surface
         self._service = surface.service
         self._conversations = surface.service.conversations
-        self._last: LastAct | None = None
+        self._done: list[DoneAct] = []
+        """What is not undone yet, the newest first."""
 
     async def new(self, tools: str = "") -> None:
         """`tools`: names of those that the model may call; empty: the usual ones."""
@@ -245,23 +246,24 @@ class ConversationActs:
     def did(self, act: Deleted | Imported | Tagged | Forked) -> None:
         """An act was done that undo takes back, and its outcome is open."""
         here = self._surface.conversation
-        self._last = LastAct(act, here.id, here.record.head)
+        self._done.insert(0, DoneAct(act, here.id, here.record.head))
         self._surface.act_done()
 
     async def undo(self) -> None:
-        """Take back what is on the screen: the last act with whole conversations, unless another one is open since or
-        this one went on; then its last change of branch. Where it has none, what was deleted or imported."""
+        """Take back what is on the screen: the newest act with whole conversations that led to it as it is now; without
+        one its last change of branch. Where it has none either, what was deleted or imported last."""
         self._surface.act_undone()
-        last, here = self._last, self._surface.conversation.record
-        if last is None or (last.shown, last.head) != (here.id, here.head):
-            if await self._service.branches.undo(here.id):
-                await self._surface.open(here.id)
-                return
-            if last is None or isinstance(last.act, Tagged | Forked):
-                self._surface.say("Nothing to undo in this conversation")
-                return
-        self._last = None
-        match last.act:
+        here = self._surface.conversation.record
+        done = next((one for one in self._done if (one.shown, one.head) == (here.id, here.head)), None)
+        if done is None and await self._service.branches.undo(here.id):
+            await self._surface.open(here.id)
+            return
+        done = done or next((one for one in self._done if isinstance(one.act, Deleted | Imported)), None)
+        if done is None:
+            self._surface.say("Nothing to undo in this conversation")
+            return
+        self._done.remove(done)
+        match done.act:
             case Deleted(id):
                 await self._conversations.restore(id)
                 await self._surface.open(id)
