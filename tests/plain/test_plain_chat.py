@@ -20,10 +20,19 @@ from kvchat.commands.actions import ACTIONS
 from kvchat.config import ServerSettings, Settings
 from kvchat.plain.commands import ELSEWHERE, OWN
 from kvchat.plain.run import First
-from toyserver import ToyServer, calls, error, event, sse, tokens
+from toyserver import ToyServer, calls, error, event, reply, sse, tokens
 
 GLYPHS = re.compile("[\u2500-\u259f\u2800-\u28ff\x00-\x08\x0b-\x1f\u25a0-\u25ff]")
 """Boxes, blocks, braille, circles and controls."""
+
+
+WITHOUT_TOOLS = {
+    "build_info": "b1-toy",
+    "total_slots": 1,
+    "default_generation_settings": {"n_ctx": 4096},
+    "chat_template_caps": {"supports_tools": False, "supports_tool_calls": False},
+}
+"""What a server tells of a model that has no place for tools."""
 
 
 async def test_an_answer_and_a_line_of_figures() -> None:
@@ -522,6 +531,9 @@ async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatc
             calls(read, text="Let me look."), tokens("Ten.", prompt=60), calls(read), tokens("No.", prompt=90)
         )
         async with plain(server.url) as run:
+            for words in ("files", ",", ""):  # no name is as no words: nothing is changed
+                said = await run.type(f"/tools {words}")
+                assert said.startswith("Tools: files, ~")
             said = await run.type("/tools files")
             assert re.fullmatch(r"Tools: files, ~\d+ tokens(, .*)?\. Each call is asked for first\.\n", said)
             said = await run.type("What does it say?", "y")
@@ -532,6 +544,15 @@ async def test_a_call_of_a_tool_is_said_and_asked_for(tmp_path: Path, monkeypatc
             said = await run.type("/read 7")
             assert said == "7. Called read_file: a.txt:\nThe user did not allow this call.\n"
             assert (await run.type("/tools none")) == "The model has no tools in this conversation.\n"
+
+
+async def test_tools_are_listed_for_a_model_without_any_and_not_changed() -> None:
+    async with ToyServer() as server:
+        server.on("/props", reply(200, WITHOUT_TOOLS))
+        async with plain(server.url) as run:
+            await run.type("What is a ship?")
+            assert "/tools NAMES changes them: files, documents, web, python, none." in await run.type("/tools")
+            assert "its chat template has no place for them" in await run.type("/tools files")
 
 
 async def test_calls_beyond_those_that_are_carried_out_are_said(

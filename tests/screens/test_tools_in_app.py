@@ -40,10 +40,11 @@ async def with_files(app: Driven) -> None:
     await app.until(lambda: app.conversation.tools)
 
 
-async def test_the_tools_are_chosen_in_a_dialog_with_their_price(drive: Drive, server: ToyServer) -> None:
+@pytest.mark.parametrize("line", ["/tools", "/tools ,"])
+async def test_the_tools_are_chosen_in_a_dialog_with_their_price(drive: Drive, server: ToyServer, line: str) -> None:
     server.on_chat(tokens("Hello."))
     async with drive() as app:
-        await app.command("/tools")
+        await app.command(line)
         await app.opens("ToolsScreen")
         assert "Use none" in app.prose and re.search(r"\[ \] files +~\d+ tokens read files", app.prose)
         await app.press("space")

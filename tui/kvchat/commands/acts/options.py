@@ -92,12 +92,12 @@ class OptionActs:
             await self._service.mcp.forget()
             self._surface.say(FORGOTTEN)
             return
-        if words.strip() != "none":
-            branches.must_take_tools(id)  # before anything is chosen, or started, for it
-        chosen = words.strip() or await self._surface.pick("tools")
+        chosen = words.replace(",", " ").strip() or await self._surface.pick("tools")
         if chosen is None:
             return
-        names = [] if chosen == "none" else chosen.replace(",", " ").split()
+        names = [] if chosen == "none" else chosen.split()
+        if names:
+            branches.must_take_tools(id)  # before anything is started for it
         if not await self._are_there(id, names):
             return
         is_empty = not self._surface.conversation.record.turns  # it holds nothing yet that would be prefilled again

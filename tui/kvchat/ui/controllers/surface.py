@@ -184,6 +184,7 @@ class ScreenSurface:
         from kvchat.ui.screens.tools import ToolsScreen
 
         there, prices, id = self.conversation.tools, self.service.prices, self.conversation.id
+        self.service.branches.must_take_tools(id)  # before any is chosen
         servers = self.service.mcp.known()
         chosen = [name for name, group in GROUPS.items() if any(one.name in there for one in group)]
         chosen += [name for name in servers if any(one.startswith(f"{name}__") for one in there)]
