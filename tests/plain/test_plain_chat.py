@@ -496,6 +496,16 @@ async def test_a_trunk_is_made_and_begins_a_conversation(own_folders: Path) -> N
         assert "It begins with 1 file (a.md).\n" in await run.type("/cache")
 
 
+@pytest.mark.parametrize("name", ["lamps", "add"])
+async def test_a_trunk_is_begun_with_by_its_name(own_folders: Path, name: str) -> None:
+    (own_folders / "a.md").write_text("The lamp is lit at dusk.")
+    async with ToyServer() as server:
+        async with plain(server.url, folder=own_folders / "data") as run:
+            await run.type(f"/trunk add {name} {own_folders}/a.md")
+        async with plain(server.url, folder=own_folders / "data", first=First(trunk=name)) as run:
+            assert "The lamp is lit" in run.mode.chat.conversation.path()[0].message.wire().decode()
+
+
 async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Plain\x1b[31m red", prompt=600), tokens("B", prompt=700, cached=0))

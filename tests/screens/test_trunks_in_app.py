@@ -50,6 +50,13 @@ async def test_a_trunk_is_made_and_begins_a_conversation_that_is_warm(drive: Dri
         await app.until(lambda: app.noticed("changed since the trunk light was made"))
 
 
+async def test_the_app_begins_with_a_trunk_of_any_name(drive: Drive, notes: Path) -> None:
+    async with drive() as app:
+        await app.service.trunks.add("add", [str(notes)])
+    async with drive(trunk="add") as app:
+        await app.until(lambda: "Begins with trunk add (notes/lamp.md)" in app.text)
+
+
 async def test_what_is_wrong_is_said(drive: Drive, notes: Path) -> None:
     async with drive() as app:
         await app.command("/trunk nosuch")

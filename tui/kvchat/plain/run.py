@@ -94,7 +94,7 @@ class PlainMode:
         if first.persona:
             await self.chat.acts.conversations.new_with_persona(first.persona)
         elif first.trunk:
-            await self.chat.acts.conversations.new_with_trunk(first.trunk)
+            await self.chat.acts.conversations.begin_with_trunk(first.trunk)
         elif first.conversation:
             await self.chat.open(conversations.find(first.conversation).id)
         elif first.continues and (latest := conversations.to_continue()) is not None:

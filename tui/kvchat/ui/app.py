@@ -197,7 +197,7 @@ class KvchatApp(App[int]):
             if self._persona:
                 await screen.acts.conversations.new_with_persona(self._persona)
             elif self._trunk:
-                await screen.acts.conversations.new_with_trunk(self._trunk)
+                await screen.acts.conversations.begin_with_trunk(self._trunk)
             else:
                 await screen.conversations.open(await self._first_conversation())
         except ChatError as error:

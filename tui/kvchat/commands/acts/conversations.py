@@ -105,18 +105,25 @@ class ConversationActs:
 
     async def new_with_trunk(self, words: str = "") -> None:
         """Begin a new conversation with a trunk: one that is there, or `add NAME PATH ...`. Raises ChatError."""
-        trunks = self._service.trunks
-        if trunks is None:
-            raise ChatError(ChatProblem.NO_TRUNKS)
+        trunks = self._trunks()
         added = words.split()
         if added[:1] == ["add"]:
             words = await self._add_trunk(trunks, added[1:])
-        if not (name := words or await self._surface.pick("trunk") or ""):
-            return
-        conversation, changed = await trunks.begin(name)
+        if name := words or await self._surface.pick("trunk") or "":
+            await self.begin_with_trunk(name)
+
+    async def begin_with_trunk(self, name: str) -> None:
+        """Begin a new conversation with the trunk of this name, whatever that is. Raises ChatError."""
+        conversation, changed = await self._trunks().begin(name)
         await self._surface.open(conversation.id)
         if changed:
             self._surface.say(changed_words(name, changed), warning=True, bare=True)
+
+    def _trunks(self) -> Trunks:
+        """Raises ChatError where there can be none."""
+        if self._service.trunks is None:
+            raise ChatError(ChatProblem.NO_TRUNKS)
+        return self._service.trunks
 
     async def _add_trunk(self, trunks: Trunks, words: Sequence[str]) -> str:
         """Make a trunk of `NAME PATH ...`, prefilled in spare time; its name."""
