@@ -236,3 +236,28 @@ async def test_no_key_waits_while_a_program_lists_its_tools_and_escape_gives_tha
         app.chat.composer.replace_text("")
         await app.command("/tools web")
         await app.until(lambda: app.conversation.tools)
+
+
+async def test_tools_that_were_waited_for_change_no_other_conversation(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with drive() as app:
+        began, go, can_have = asyncio.Event(), asyncio.Event(), app.service.branches.can_have
+
+        async def listed(id: str, names: Sequence[str]) -> bytes:
+            began.set()
+            await go.wait()
+            return await can_have(id, names)
+
+        monkeypatch.setattr(app.service.branches, "can_have", listed)
+        first = app.conversation
+        await app.write("First question.")
+        await app.press("enter")
+        await app.until(lambda: len(app.said) == 2)
+        await app.command("/tools web")
+        await app.until(began.is_set)
+        await app.press("ctrl+n")
+        await app.until(lambda: app.conversation.id != first.id)
+        go.set()
+        await app.until(lambda: app.noticed("another conversation is open"))
+        assert app.conversation.tools == () and app.service.conversations.get(first.id).tools == ()

@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from kvchat.plain.chat import PlainChat
 
 T = TypeVar("T")
-WAYS: Mapping[str, str] = {"memory": "/memory list", "memory.undo": "/memory restore with its number in /memory log"}
-"""By action: its slash command, where that is another one than in the app."""
+WAYS: Mapping[str, str] = {
+    "memory": "/memory list",
+    "memory.undo": "/memory restore with its number in /memory log",
+    "stop": "Ctrl+C",
+}
+"""By action: how it is done here, where that is not by the app's slash command."""
 SHOWN = 20
 """Memories that are listed at once."""
 

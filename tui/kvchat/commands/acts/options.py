@@ -100,6 +100,9 @@ class OptionActs:
             branches.must_take_tools(id)  # before anything is started for it
         if not await self._are_there(id, names):
             return
+        if self._surface.conversation.id != id:
+            self._surface.say("Tools not changed: another conversation is open", warning=True)
+            return
         is_empty = not self._surface.conversation.record.turns  # it holds nothing yet that would be prefilled again
         if is_empty or await self._surface.decided("tools", text=" ".join(names)):
             await branches.set_tools(id, names)
