@@ -106,6 +106,7 @@ def test_what_versions_before_left_is_overwritten(folder, new_talk):
 
 def test_a_removal_while_the_file_is_written_is_not_forgotten(folder, new_talk, monkeypatch):
     store = filled(folder, new_talk)
+    store.set_setting("store.erased", None)
     other = Store.open(folder)
     vacuum = database.vacuum
 
@@ -161,9 +162,12 @@ def test_others_read_while_the_file_is_written(folder, new_talk):
     assert left(folder) == []
 
 
-def test_a_store_that_is_clean_is_not_written_again(folder, new_talk, monkeypatch):
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_store_that_is_clean_is_not_written_again(folder, new_talk, monkeypatch, is_removed):
     store = filled(folder, new_talk, 2)
-    store.at_rest()
+    if is_removed:
+        store.purge_trash(6.0)
+        store.at_rest()
     monkeypatch.setattr(database, "vacuum", lambda path: pytest.fail("it is written again"))
     new_talk(store, "one more").say("Is it clean?")
     store.at_rest()

@@ -97,6 +97,8 @@ CREATE INDEX request_server ON request(server, model);
 CREATE TABLE draft(conversation TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE prompt(name TEXT PRIMARY KEY, text TEXT NOT NULL, saved REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE setting(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- Nothing was removed yet that would have to be overwritten: `store.leftovers`.
+INSERT INTO setting VALUES ('store.erased', 'done');
 
 -- A favourite and the archive are tags.
 CREATE TABLE tag(
