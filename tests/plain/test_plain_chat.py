@@ -198,7 +198,7 @@ async def test_undo_takes_back_what_it_does_in_the_app() -> None:
         assert run.mode.chat.conversation.record.tags == ("work",)
 
 
-@pytest.mark.parametrize("act", ["/favourite", "/tag work", "/archive", "/fork"])
+@pytest.mark.parametrize("act", ["/favourite", "/tag {}", "/archive", "/fork"])
 @pytest.mark.parametrize("way", ["here", "elsewhere"])
 async def test_a_deletion_is_undone_after_what_was_done_since(way: str, act: str) -> None:
     async with ToyServer() as server, plain(server.url) as run:
@@ -211,7 +211,7 @@ async def test_a_deletion_is_undone_after_what_was_done_since(way: str, act: str
         else:
             await run.service.conversations.delete(gone.id)
             run.service.events.tell(DeletedElsewhere(gone.id))
-        for one in (act, act, "/undo", "/undo"):
+        for one in (act.format("work"), act.format("home"), "/undo", "/undo"):
             assert "Nothing to undo" not in await run.type(one) and gone.record.trashed is not None
         assert "Lamps?" in await run.type("/undo") and gone.record.trashed is None
         assert "Nothing to undo" in await run.type("/undo")
@@ -345,6 +345,18 @@ async def test_what_could_not_be_answered_says_why_in_a_sentence() -> None:
         assert "out of memory" in said and "Traceback" not in said
         assert "Cannot read" in await run.type("/attach nowhere.txt") or "nowhere.txt" in run.said
         assert "No conversation" in await run.type("/open abcdef")
+
+
+async def test_what_changes_no_tag_is_nothing_to_undo() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("What is a lamp?")
+        await run.type("/tag work")
+        for nothing in ("/tag work", "/tag -home", "/tag Work -home"):
+            assert await run.type(nothing) == "Tags: #work.\n"
+        assert await run.type("/undo") == "The tags are as they were.\n"
+        assert not run.mode.chat.conversation.record.tags
+        assert await run.type("/tag -home") == "No tags.\n"
+        assert "Nothing to undo" in await run.type("/undo")
 
 
 async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:

@@ -176,16 +176,19 @@ class ConversationActs:
         """Put these tags on a conversation, and take off those with a minus in front. Raises TagError and ChatError."""
         id = id or self._surface.conversation.id
         if names := names or await self._surface.pick("tag", id) or "":
-            await self._retag(id, *written_tags(names))
+            changed = await self._retag(id, *written_tags(names))
             tags = self._conversations.find(id).tags
             words = f"Tags: {' '.join(f'#{tag}' for tag in tags)}" if tags else "No tags"
-            self._surface.say(f"{words} · {self._surface.way_to('undo')} undoes it")
+            self._surface.say(f"{words} · {self._surface.way_to('undo')} undoes it" if changed else words)
 
-    async def _retag(self, id: str, add: Iterable[str], remove: Iterable[str]) -> None:
+    async def _retag(self, id: str, add: Iterable[str], remove: Iterable[str]) -> bool:
+        """Whether that changed any tag; else there is nothing to undo."""
         before = self._conversations.find(id)
         await self._conversations.tag(id, add, remove)
         was, now = set(before.tags), set(self._conversations.find(id).tags)
-        self.did(Tagged(id, frozenset(now - was), frozenset(was - now)))
+        if now != was:
+            self.did(Tagged(id, frozenset(now - was), frozenset(was - now)))
+        return now != was
 
     async def keep(self, argument: str = "", id: str = "") -> None:
         """Keep the state of a conversation, that of the open one up to the marked message; or keep it no longer, for
