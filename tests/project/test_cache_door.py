@@ -104,6 +104,8 @@ def test_input_of_another_kind_is_said_so() -> None:
     for more in ({"slots": 2}, {"context": 4096}, {"learnt": kvchat.cache.Shape()}, {"model": kvchat.cache.Shape()}):
         with pytest.raises(ValueError, match="`known` is all"):
             kvchat.cache.Cache(known=kvchat.cache.Shape(), **more)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="A journal has a clock"):
+        kvchat.cache.Cache(journal=tracking.Journal(), now=lambda: 0.0)
     with pytest.raises(ValueError, match="no slot -1"):
         cache.sent(kvchat.cache.Tokens([1, 2]), slot=-1)
     assert cache.sent(kvchat.cache.Tokens([1, 2])).slot == 0, "nothing was begun before"

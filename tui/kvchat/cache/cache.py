@@ -85,7 +85,7 @@ class Cache:
         server: str = "",
         is_router: bool = False,
         journal: Journal | None = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         """`slots`, `context` (tokens that a slot may hold; those of a `Shape` are of all slots together), `build`: as
         the server reports them; a build that has no number counts as tested. What it does not say is guessed, each
@@ -93,16 +93,19 @@ class Cache:
         what the model's file says of how far back it can go. `known`: all of it, instead of these; nothing is guessed
         then, and what it leaves out is a dense model's default. `server`: its name in the `journal`, which several
         caches may share. `is_router`: a router loads and unloads the model's process. `now`: seconds since the epoch,
-        where there is no journal, which has its own. Raises ValueError where `known` is not given alone."""
+        else the machine's; a journal has its own. Raises ValueError where `known` is not given alone, and for a journal
+        together with `now`."""
         if known is not None and (slots, context, learnt, model) != (None, None, None, None):
             raise ValueError("`known` is all of the cache: `slots`, `context`, `learnt` and `model` are for guesses.")
+        if journal is not None and now is not None:
+            raise ValueError("A journal has a clock of its own: give `now` to the journal, or no journal.")
         in_files = writes_checkpoints(build)
         shapes = [known] if known is not None else guesses(slots, learnt, context, model)
         self.build = build
         self.server = server
         self.guesses = Hypotheses([replace(shape, file_checkpoints=in_files) for shape in shapes])
         """What the server may be like."""
-        self.journal = journal if journal is not None else Journal(now)
+        self.journal = journal if journal is not None else Journal(now or time.time)
         """What was sent to it, and seen of it."""
         self.slots = SlotObserver(server, self.guesses, self.journal, is_router=is_router)
         """What its slots show, and what has changed them other than played requests."""
