@@ -144,7 +144,7 @@ async def test_an_edited_question_attaches_nothing_new_by_what_was_pasted_into_i
     async with drive() as app:
         await app.paste("see @./notes.txt")
         await sends(app)
-        app.chat.sending.begin_edit(app.path[0].id)
+        app.chat.drafts.begin_edit(app.path[0].id)
         await app.rest()
         await app.press("x")
         await app.press("enter")
@@ -158,7 +158,7 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
         await app.paste("see @./notes.txt")
         await sends(app)
         for keys, found in ((("enter",), []), (("tab", "enter"), [NOTES])):
-            app.chat.sending.begin_edit(app.path[0].id)
+            app.chat.drafts.begin_edit(app.path[0].id)
             await app.rest()
             await app.press(*keys)
             await app.until(lambda: app.chat.workspace.editing is None)
@@ -189,7 +189,7 @@ async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_ther
     monkeypatch.setattr(OutsideText, "edit", edited)
     async with drive() as app:
         await app.paste("see @./notes.txt" if "replace" not in change else "see @~/.ssh/id_rsa")
-        await app.chat.sending._edit_outside()
+        await app.chat.drafts._edit_outside()
         await app.rest()
         await sends(app)
         assert attached(app) == found
@@ -317,14 +317,14 @@ async def test_an_edit_asks_for_a_new_file_and_not_again_for_its_own(drive: Driv
         await app.press("enter")
         await app.opens("ConfirmScreen")
         await sends(app, "y")
-        app.chat.sending.begin_edit(app.path[0].id)
+        app.chat.drafts.begin_edit(app.path[0].id)
         await app.rest()
         await app.write(" ok")
         await app.press("enter")
         await app.until(lambda: app.said[0].endswith(" ok"))
         await app.settled()
         assert attached(app) == [KEY]
-        app.chat.sending.begin_edit(app.path[0].id)
+        app.chat.drafts.begin_edit(app.path[0].id)
         await app.rest()
         await app.write(f" and @{tmp_path}/other.txt ?")
         await app.press("enter")
@@ -424,7 +424,7 @@ async def test_nothing_is_asked_about_a_message_that_was_taken_back_while_it_was
 
         monkeypatch.setattr(app.service.turns, act, held)
         if act == "edit":
-            app.chat.sending.begin_edit(app.path[0].id)
+            app.chat.drafts.begin_edit(app.path[0].id)
             await app.rest()
             app.chat.composer.replace_text("")
         said = app.said

@@ -294,7 +294,7 @@ async def test_a_message_about_which_something_is_asked_comes_back(
         await app.begin("one")
         pauses(DAY)
         if act == "edit":
-            app.chat.sending.begin_edit(app.path[0].id)
+            app.chat.drafts.begin_edit(app.path[0].id)
             await app.rest()
             app.chat.composer.replace_text("")
         said = app.said

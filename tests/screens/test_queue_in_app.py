@@ -255,7 +255,7 @@ async def test_what_is_edited_in_the_transcript_has_enter_and_up_for_itself(driv
         await queue_up(app, "one")
         await app.press("escape")
         await app.until(lambda: STOPPED in app.text)
-        app.chat.sending.begin_edit(app.path[0].id, Draft())
+        app.chat.drafts.begin_edit(app.path[0].id, Draft())
         await app.rest()
         await app.press("enter", "up")
         assert server.posts == 1 and len(items(app)) == 1 and app.draft == ""

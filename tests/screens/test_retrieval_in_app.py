@@ -232,7 +232,7 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
 async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, "always") as app:
         await app.say("How fast does the lamp turn?")
-        app.chat.sending.begin_edit(app.path[0].id, Draft("Who paints the tower white?"))
+        app.chat.drafts.begin_edit(app.path[0].id, Draft("Who paints the tower white?"))
         await shows(app, "▤ 1 passage ~")
         assert "found" not in line(app), "an edit takes all that is found"
         await app.press("enter")

@@ -198,7 +198,7 @@ async def test_an_edit_is_taken_back_while_it_is_looked_up(drive: Drive, tmp_pat
     async with reading(drive, tmp_path) as app:
         await app.say("Hello")
         node = app.path[0].id
-        app.chat.sending.begin_edit(node)
+        app.chat.drafts.begin_edit(node)
         await app.rest()
         async with held(app) as free:
             await enter(app, f" {QUESTION}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvchat.chat.errors import TooLongError
-from kvchat.ui.controllers.sending import choices, question_lines
+from kvchat.text.messages import too_long_lines
+from kvchat.ui.controllers.too_long import choices
 
 
 @pytest.mark.parametrize("tokens", [4096, 5200, 108_969])
@@ -14,7 +15,7 @@ def test_what_the_server_counted_too_long_cannot_be_sent_anyway(tokens: int, use
     """It would refuse it: "Send anyway" prefilled nothing and gave an error."""
     counted = TooLongError(tokens, 4096, counted=True)
     assert [key for key, _, _ in choices(counted, used, None)] == ["e"]
-    assert f"The prompt has {tokens:,} tokens" in question_lines(counted, used)[0]
+    assert f"The prompt has {tokens:,} tokens" in too_long_lines(tokens, 4096, used, is_counted=True)[0]
     estimated = TooLongError(tokens, 4096, counted=False)
     assert [key for key, _, _ in choices(estimated, used, None)] == ["e", "s"]
-    assert "about" in question_lines(estimated, used)[0]
+    assert "about" in too_long_lines(tokens, 4096, used, is_counted=False)[0]

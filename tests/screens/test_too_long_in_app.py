@@ -153,7 +153,7 @@ async def test_a_refused_edit_is_an_edit_again(drive: Drive, server: ToyServer) 
         release, said = asyncio.Event(), app.said
         server.on_chat(held(release, REFUSED))
         await app.select(2)
-        app.chat.sending.begin_edit(app.path[2].id, Draft("edited far too long"))
+        app.chat.drafts.begin_edit(app.path[2].id, Draft("edited far too long"))
         await app.rest()
         await app.press("enter")
         await app.until(lambda: server.posts == 4 and app.chat.workspace.editing is None)

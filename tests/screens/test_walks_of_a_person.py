@@ -57,7 +57,7 @@ class Walk:
         self.asked: tuple[str, str] | None = None
         """The act that the box in front asks about, with the question of its turn."""
         self.changed = 0
-        branches, turns, sending = app.service.branches, app.service.turns, app.chat.sending
+        branches, turns, drafts = app.service.branches, app.service.turns, app.chat.drafts
         for owner, method, name in (
             (branches, "delete_turn", "delete"),
             (branches, "fork", "fork"),
@@ -65,7 +65,7 @@ class Walk:
             (turns, "regenerate", "regenerate"),
         ):
             setattr(owner, method, self._watched(getattr(owner, method), name, 1))
-        sending.begin_edit = self._watched(sending.begin_edit, "edit", 0)  # type: ignore[method-assign]
+        drafts.begin_edit = self._watched(drafts.begin_edit, "edit", 0)  # type: ignore[method-assign]
 
     def _watched(self, act: Callable[..., Any], name: str, at: int) -> Callable[..., Any]:
         @wraps(act)

@@ -528,7 +528,7 @@ ACTIONS: tuple[Action, ...] = (
             "alternatives.ask",
             "NUMBER|MODEL MODEL",
         ),
-        Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "sending.write_outside"),
+        Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "drafts.write_outside"),
     ),
     *_keys(
         "sidebar",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.prompt.queued import HoldKind
 from kvchat.sanitize import one_line
-from kvchat.text.format import count, duration, filled
+from kvchat.text.format import count, counted, duration, filled, short_count
 
 if TYPE_CHECKING:
     from kvchat.figures.accounting import PromptProgress
@@ -103,3 +103,20 @@ GO_ON = "Continue."
 def asked_to_go_on(title: str, message: str) -> str:
     """That a server of the kind `title` was sent a message instead."""
     return f"This kind of server ({title}) cannot continue an answer: “{message}” was sent as a message."
+
+
+def too_long_words(tokens: int | None, window: int | None, turns: int) -> str:
+    """`Too long: 13k of 8.2k tokens · shorten it or /compact`, once the server has refused a message. `turns`: of the
+    conversation without it."""
+    size = f"{short_count(tokens)} of {short_count(window)} tokens" if tokens and window else "refused by the server"
+    return f"Too long: {size} · shorten it" + (" or /compact" if turns > 1 else "")
+
+
+def too_long_lines(tokens: int, window: int, used: int | None, *, is_counted: bool) -> list[str]:
+    """The figures, before a message is sent. `tokens`: of the whole prompt; `used`: of the conversation without the
+    message; `is_counted`: the server has counted them."""
+    about = "" if is_counted else "about "
+    lines = [f"The prompt has {about}{counted(tokens, 'token')}; the window holds {count(window)}."]
+    if used:
+        lines.append(f"The conversation has {count(used)} of them, this message {count(max(0, tokens - used))}.")
+    return lines

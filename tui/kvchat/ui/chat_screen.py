@@ -170,6 +170,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.conversations import ConversationController
         from kvchat.ui.controllers.costs import CostQuestions
         from kvchat.ui.controllers.documents import DocumentController
+        from kvchat.ui.controllers.drafts import DraftController
         from kvchat.ui.controllers.empty import EmptyConversation
         from kvchat.ui.controllers.memory import MemoryController
         from kvchat.ui.controllers.messages import MessageController
@@ -178,6 +179,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
         from kvchat.ui.controllers.surface import ScreenSurface
+        from kvchat.ui.controllers.too_long import TooLongMessages
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
@@ -191,13 +193,15 @@ class ChatScreen(Screen[None]):
         self.server = server = ServerController(workspace, costs, empty)
         self.compaction = compaction = CompactionController(workspace)
         self.context = context = ContextController(workspace)
-        self.sending = sending = SendingController(workspace, context, compaction)
-        self.queue = queue = QueueController(workspace, sending)
+        too_long = TooLongMessages(workspace)
+        self.drafts = drafts = DraftController(workspace, too_long)
+        self.sending = sending = SendingController(workspace, drafts, context, compaction, too_long)
+        self.queue = queue = QueueController(workspace, drafts, sending)
         self.documents = documents = DocumentController(workspace)
         self.panel = panel = CachePanelController(workspace)
-        self.view = view = ConversationView(workspace, server, compaction, sending, documents, empty, panel, queue)
-        self.conversations = ConversationController(workspace, view, sending, context)
-        self.messages = MessageController(workspace, costs, sending)
+        self.view = view = ConversationView(workspace, server, compaction, too_long, documents, empty, panel, queue)
+        self.conversations = ConversationController(workspace, view, drafts, sending, context)
+        self.messages = MessageController(workspace, costs, drafts)
         self.options = OptionController(workspace)
         self.memory = MemoryController(workspace, self.conversations)
         self.acts = workspace.acts = Acts(
@@ -342,7 +346,7 @@ class ChatScreen(Screen[None]):
             self.leave_messages()
         elif self.focused is self.transcript:
             self.findbar.action_close()
-        elif self.workspace.questions.give_up() or self.sending.stop_looking_up() or self.sending.stop_editing():
+        elif self.workspace.questions.give_up() or self.sending.stop_looking_up() or self.drafts.stop_editing():
             return
         elif self.findbar.is_open:
             self.findbar.action_close()
@@ -497,7 +501,7 @@ class ChatScreen(Screen[None]):
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
         self.context.show_attached()
-        await self.sending.draft_changed(event)
+        await self.drafts.changed(event)
 
     @on(Composer.Rested)
     def _rested(self, event: Composer.Rested) -> None:

@@ -13,6 +13,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.ui.controllers.context import ContextController
+    from kvchat.ui.controllers.drafts import DraftController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.view import ConversationView
 
@@ -24,6 +25,7 @@ class ConversationController:
         self,
         workspace: Workspace,
         view: ConversationView,
+        drafts: DraftController,
         sending: SendingController,
         context: ContextController,
     ) -> None:
@@ -33,6 +35,7 @@ class ConversationController:
         self._conversations = service.conversations
         self._branches = service.branches
         self._view = view
+        self._drafts = drafts
         self._sending = sending
         self._context = context
         self._sidebar = screen.sidebar
@@ -45,13 +48,13 @@ class ConversationController:
         workspace = self.workspace
         await self._service.drafts.keep()
         if workspace.editing is not None:
-            self._sending.leave_edit()
+            self._drafts.leave_edit()
         workspace.current = conversation = await self._conversations.open(id)
         if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
             await workspace.attempt(self._branches.select(id, node))
         if self._findbar.is_open:
             self._findbar.action_close()
-        self._sending.load(conversation)
+        self._drafts.load(conversation)
         self._sending.show_looking_up()
         self._context.show_attached()
         self._view.show()

@@ -14,7 +14,7 @@ from kvchat.ui.widgets.transcript import TranscriptItem, as_text
 
 if TYPE_CHECKING:
     from kvchat.ui.controllers.costs import CostQuestions
-    from kvchat.ui.controllers.sending import SendingController
+    from kvchat.ui.controllers.drafts import DraftController
 
 
 class MessageController:
@@ -24,14 +24,14 @@ class MessageController:
         self,
         workspace: Workspace,
         costs: CostQuestions,
-        sending: SendingController,
+        drafts: DraftController,
     ) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._branches = service.branches
         self._tracker = service.tracker
         self._costs = costs
-        self._sending = sending
+        self._drafts = drafts
         self._transcript = screen.transcript
         self._composer = screen.composer
 
@@ -47,7 +47,7 @@ class MessageController:
         if not is_known or self.workspace.service.prices.estimate(id, "edit", question.id).worth_asking:
             self._ask_edit(question)
         else:
-            self._sending.begin_edit(question.id)
+            self._drafts.begin_edit(question.id)
 
     @in_worker("dialog")
     async def _ask_edit(self, question: Node) -> None:
@@ -60,7 +60,7 @@ class MessageController:
             return
         match decision:
             case "go":
-                self._sending.begin_edit(question.id)
+                self._drafts.begin_edit(question.id)
             case "instead":
                 self._composer.begin(f"Correction to my message {number}: ")
             case "fork":

@@ -10,6 +10,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.turns.queue import Queued
+    from kvchat.ui.controllers.drafts import DraftController
     from kvchat.ui.controllers.sending import SendingController
 
 GONE = "This message is no longer in the queue."
@@ -18,11 +19,12 @@ GONE = "This message is no longer in the queue."
 class QueueController:
     """Shows what waits in the open conversation, and acts on it."""
 
-    def __init__(self, workspace: Workspace, sending: SendingController) -> None:
+    def __init__(self, workspace: Workspace, drafts: DraftController, sending: SendingController) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._service = service
         self._queue = service.queue
+        self._drafts = drafts
         self._sending = sending
         self._composer = screen.composer
         self._lines = screen.queue_lines
@@ -63,7 +65,7 @@ class QueueController:
             await self._edit(items[-1])
 
     async def _edit(self, item: Queued) -> None:
-        if not await self._sending.take_back(self.workspace.open_id, item):
+        if not await self._drafts.take_back(self.workspace.open_id, item):
             self.workspace.say(GONE)
 
     async def _drop(self, item: Queued) -> None:

@@ -1,8 +1,7 @@
-"""Send messages, edits and drafts: look up what goes with one, then send it, while the screen stays responsive.
+"""Send messages and edits: look up what goes with one, then send it, while the screen stays responsive.
 
-One message of a conversation at a time; what comes while it is busy goes into its queue; what is not sent yet stays in
-the conversation's draft, and what could not be sent is put back into the composer, in front of what has been typed
-since.
+One message of a conversation at a time; what comes while it is busy goes into its queue; what could not be sent is put
+back into the composer, in front of what has been typed since.
 
 In the order in which they are called:
 
@@ -11,25 +10,23 @@ In the order in which they are called:
 3. `_looked_up`: finds what goes with it. `_with_agreed`, `_way_of`: ask about files from outside, and what is too long.
 4. `_sent_with`: hands it to the turns of the service.
 5. `_was_sent`, or `_put_back` into the composer; `refused` where the server found it too long later.
-6. `load`, `written`: the drafts, and `begin_edit`: a question that is asked differently.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from textual.content import Content
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import MentionScope, OutsideError, question_draft, spans_in
-from kvchat.prompt.drafts import Draft, Unsent, given, plain_paste
+from kvchat.prompt.drafts import Draft, given
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
 from kvchat.sanitize import exact
-from kvchat.text.format import count, counted, short_count
+from kvchat.text.format import counted
 from kvchat.text.problems import ChatProblem
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.outgoing import (
@@ -48,71 +45,61 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
-    from kvchat.chat.compactor import CompactionPrice
-    from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.turns.alternatives import AlternativesRequest
     from kvchat.chat.turns.queue import Queued
-    from kvchat.commands.editor import OutsideText
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
-    from kvchat.ui.screens.kit import Choice
+    from kvchat.ui.controllers.drafts import DraftController
+    from kvchat.ui.controllers.too_long import TooLongMessages, Way
 
-Way = Literal["compact", "edit", "send"]
-"""What to do with a message that is too long: make room for it, shorten it, send it all the same."""
-TITLE = "Too long for the window"
 QUEUED_BEFORE = "Messages wait before this one · /queue lists them"
 UNDER_WAY = "The previous message is still being sent · {key} takes it back"
 
 
 class SendingController:
-    """Sends messages and edits, and keeps drafts."""
+    """Sends messages and edits."""
 
-    def __init__(self, workspace: Workspace, context: ContextController, compaction: CompactionController) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        drafts: DraftController,
+        context: ContextController,
+        compaction: CompactionController,
+        too_long: TooLongMessages,
+    ) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._service = service
         self._conversations = service.conversations
-        self._drafts = service.drafts
+        self._drafts = drafts
         self._turns = service.turns
         self._queue = service.queue
         self._context = context
         self._compaction = compaction
+        self._too_long = too_long
         self._transcript = screen.transcript
         self._composer = screen.composer
-        self._status = screen.status
-        self._sending: dict[str, Sending] = {}
-        """The messages on their way, by their conversations."""
-        self._too_long: dict[str, str] = {}
-        """By conversation: what is said of a question that the server refused, until something is done about it."""
-        self._places: dict[str, float] = {}
-        """By conversation: the place in the queue of the message that was taken back to be edited."""
-        self._behind = Draft()
-        """The message whose place in the composer an edit has."""
-        self._outside: OutsideText | None = None
-        """What is written in the editor."""
-        self._began = ""
-        """The conversation in which a message is being written."""
-        service.drafts.surface = self
+        self._sending = workspace.outgoing
 
     def submit(self, event: Composer.Submitted) -> None:
         """Send what was written, or ask an edited question again. While the conversation is busy, or messages wait in
         its queue, it goes behind those; a message that was taken out of the queue to be edited goes back.
         """
         id, editing = event.key or self.workspace.conversation.id, self.workspace.editing
-        self.forget_refusal(id)
+        self._too_long.forget(id)
         self._transcript.select(None)
-        place = self._places.pop(id, None)
+        place = self._drafts.take_place(id)
         if editing is None and (self._is_busy(id) or self._queue.of(id)):
             self._queue_up(id, event.question, place)
         elif editing is not None and self._is_unchanged(editing, event):
-            self.stop_editing()
+            self._drafts.stop_editing()
             self.workspace.say("Message unchanged")
         elif id in self._sending:  # an edit, and one before it
             self.workspace.say(UNDER_WAY.format(key=self.workspace.key_of("stop")), "warning")
-            self._restore(event.question)
+            self._drafts.restore(event.question)
         else:
             self._begin(Sending(id, event, Edited(editing) if editing is not None else None))
 
@@ -132,39 +119,12 @@ class SendingController:
             await self._queue.put(id, question, place=place)
         else:
             await self._turns.queue_up(id, question, place=place)
-        await self._drafts.keep()
+        await self._service.drafts.keep()
 
     def send_queued(self, id: str, item: Queued) -> None:
         """Send a message of the queue now, and let the queue go on behind it."""
         if id not in self._sending:
             self._begin(Sending(id, Composer.Submitted(item.question, id), FromQueue(item)))
-
-    async def take_back(self, id: str, item: Queued) -> bool:
-        """Put a message that is in the queue into the composer; it goes back to its place there. False: it was sent
-        just now."""
-        await self._drafts.keep()
-        conversation = self._conversations.load(id)
-        unsent = self._drafts.of(conversation)
-        taken = replace(unsent, draft=item.question.draft.before(unsent.draft), place=item.place)
-        if not await self._queue.take_back(id, item, taken.encoded()):
-            return False
-        if item.place is not None:
-            self._places[id] = item.place
-        await self._return(id, item.question)
-        return True
-
-    async def _return(self, id: str, question: Question) -> None:
-        """Put a message in front of what is written in its conversation."""
-        if self.workspace.shows(id) and self.workspace.editing is None:
-            self._restore(question)
-            self._composer.focus()
-        elif self.workspace.shows(id):
-            self._behind = question.draft.before(self._behind)
-        elif (conversation := self._conversations.get(id)) is not None:
-            unsent = self._drafts.of(conversation)
-            draft = question.draft.before(unsent.draft)
-            await self._drafts.put(id, replace(unsent, draft=draft, place=self._places.get(id)))
-        await self._drafts.keep()
 
     async def send_several(
         self,
@@ -176,9 +136,9 @@ class SendingController:
         id = event.key or self.workspace.conversation.id
         if self._is_busy(id) or self._queue.of(id):
             self.workspace.say(ChatProblem.RUNNING if self._is_busy(id) else QUEUED_BEFORE, "warning")
-            self._restore(event.question)
+            self._drafts.restore(event.question)
             return False
-        self.forget_refusal(id)
+        self._too_long.forget(id)
         self._transcript.select(None)
         sending = self._sending[id] = Sending(id, event, Several(wanted, agrees))
         return await self._delivered(sending)
@@ -272,14 +232,7 @@ class SendingController:
         """What the user decides about a message that is too long."""
         sending.is_slow = False  # all is looked up
         self._enter(sending, Asking())
-        conversation = self.workspace.conversation
-        used = conversation.context_used if sending.editing is None else None
-        try:
-            price = self._service.compactor.price(conversation.id)
-        except ChatError:
-            price = None
-        lines = question_lines(error, used)
-        return await self.workspace.choose(TITLE, lines, choices(error, used, price), unasked=True)
+        return await self._too_long.way(error, is_edit=sending.editing is not None)
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
         match sending.kind:
@@ -324,13 +277,12 @@ class SendingController:
             await self._conversations.stop(sending.id)
         if sending.editing is not None:
             if self._is_here(sending):
-                self._behind = self._behind.before(self._composer.contents)  # written since
-                self.leave_edit()
-            await self._drop_edit(sending.id, sending.editing)
+                self._drafts.edit_sent()
+            await self._drafts.drop_edit(sending.id, sending.editing)
         elif sending.is_in_draft and not self.workspace.shows(sending.id):
-            conversation = self._conversations.load(sending.id)
-            await self._drafts.put(sending.id, replace(self._drafts.of(conversation), draft=sending.later))
-        await self._drafts.keep()
+            unsent = self._service.drafts.of(self._conversations.load(sending.id))
+            await self._service.drafts.put(sending.id, replace(unsent, draft=sending.later))
+        await self._service.drafts.keep()
         if self.workspace.shows(sending.id):
             self._transcript.follow()
 
@@ -339,18 +291,13 @@ class SendingController:
         queue stays there, unless it is to be shortened."""
         if isinstance(sending.kind, FromQueue):
             if isinstance(sending.phase, Returning):
-                await self.take_back(sending.id, sending.kind.item)
+                await self._drafts.take_back(sending.id, sending.kind.item)
             else:
                 self._queue.read(sending.id)  # another window may have sent it
         elif sending.editing is not None and self._is_here(sending):
-            self._restore(sending.event.question)
+            self._drafts.restore(sending.event.question)
         elif sending.editing is None and self.workspace.shows(sending.id):
-            await self._return(sending.id, sending.event.question)
-
-    def _restore(self, question: Question) -> None:
-        self._composer.restore(
-            question.draft, question.without, question.recalls, question.taken, question.meant.agreed
-        )
+            await self._drafts.put_back(sending.id, sending.event.question)
 
     def _is_here(self, sending: Sending) -> bool:
         """Whether the composer still is where the message was written."""
@@ -364,8 +311,7 @@ class SendingController:
         if conversation is None:
             return
         sending, path = self._sending.get(conversation.id), conversation.path()
-        turns = sum(n.role is Role.USER for n in path)
-        self._too_long[conversation.id] = refusal_words(event.tokens, event.window, turns)
+        self._too_long.refused(event, conversation)
         question = conversation.tree[event.question]
         is_here = self.workspace.current is conversation and self.workspace.editing is None
         edited = next((n for n in path if n.parent == question.parent and n.role is Role.USER), None)
@@ -373,19 +319,16 @@ class SendingController:
             sending.phase = Returning()
         elif edited is not None:
             if is_here and edited.id != question.id:
-                self.begin_edit(edited.id, Draft(question.text, given(question.text, spans_in(question.message))))
+                self._drafts.begin_edit(
+                    edited.id, Draft(question.text, given(question.text, spans_in(question.message)))
+                )
         else:
             draft = question_draft(question)
-            self._return_soon(conversation.id, Question(draft.text, draft.blocks, MentionScope(draft.spans)))
+            self._put_back_soon(conversation.id, Question(draft.text, draft.blocks, MentionScope(draft.spans)))
 
-    def forget_refusal(self, id: str) -> None:
-        """Something was done about it."""
-        self._too_long.pop(id, None)
-        self.show_refusal()
-
-    def show_refusal(self) -> None:
-        """In the status line, as long as nothing was done about it."""
-        self._status.set_problem(self._too_long.get(self.workspace.open_id, ""))
+    @in_worker("send")
+    async def _put_back_soon(self, id: str, question: Question) -> None:
+        await self._drafts.put_back(id, question)
 
     # -- while it is on its way
 
@@ -398,6 +341,10 @@ class SendingController:
         self.show_looking_up()
         self._keep_soon()
 
+    @in_worker("send")
+    async def _keep_soon(self) -> None:
+        await self._service.drafts.keep()
+
     def show_looking_up(self) -> None:
         """On the line over the composer: what goes with the message before is still being looked up."""
         sending = self._sending.get(self.workspace.open_id)
@@ -408,138 +355,6 @@ class SendingController:
         answer stopped at once. Whether there is one."""
         sending = self._sending.get(self.workspace.open_id)
         return sending is not None and sending.take_back()
-
-    # -- drafts
-
-    def load(self, conversation: OpenConversation) -> None:
-        """Show what is written in a conversation and not on its way: an edit that was left, else the message."""
-        unsent, sending = self._drafts.of(conversation), self._sending.get(conversation.id)
-        draft = sending.later if sending is not None and sending.is_in_draft else unsent.draft
-        if unsent.place is not None:
-            self._places.setdefault(conversation.id, unsent.place)
-        self._began = conversation.id if draft.text else ""
-        self._composer.load(draft.encoded(), conversation.id)
-        if unsent.edits:
-            edit = unsent.edits[-1]
-            is_sent = sending is not None and sending.editing == edit.question
-            self.begin_edit(edit.question, Draft() if is_sent else edit.draft)
-
-    def written(self) -> tuple[str, Unsent] | None:
-        """What is written in the conversation that the composer was loaded for; what is on its way comes first."""
-        editing = self.workspace.editing
-        id = self._composer.key if editing is None else self.workspace.open_id
-        conversation, sending = self._conversations.get(id), self._sending.get(id)
-        if conversation is None:
-            return None
-        unsent, written = self._drafts.of(conversation), self._composer.contents
-        if self._outside is not None and (saved := self._outside.saved) is not None:
-            written = written.rewritten(plain_paste(saved))
-        sent = sending.event.question.draft if sending is not None else Draft()
-        if editing is not None:
-            edit = sent.before(written) if sending is not None and sending.editing == editing else written
-            asked = question_draft(conversation.tree[editing], is_edit=True)
-            is_changed = (edit.text, edit.blocks) != (asked.text, asked.blocks)
-            unsent, written = unsent.edited(editing, edit if is_changed else None), self._behind
-        if sending is not None and sending.is_in_draft:
-            sending.later = written
-            written = sent.before(written)
-        return id, replace(unsent, draft=written, place=self._places.get(id))
-
-    @in_worker("send")
-    async def _return_soon(self, id: str, question: Question) -> None:
-        await self._return(id, question)
-
-    @in_worker("send")
-    async def _keep_soon(self) -> None:
-        await self._drafts.keep()
-
-    def _drop_edit(self, id: str, question: str) -> Awaitable[None]:
-        return self._drafts.put(id, self._drafts.of(self._conversations.load(id)).edited(question, None))
-
-    async def draft_changed(self, event: Composer.DraftChanged) -> None:
-        """Store what was typed. An empty text may be on its way to be sent: it is stored before long."""
-        id = event.key
-        if not event.draft:
-            self.forget_refusal(id)
-            self._began = ""
-            return
-        if id and id != self._began and self.workspace.shows(id):
-            self._began = id
-            self._service.warm_up.typing_began(id)
-        await self._drafts.keep()
-
-    @in_worker("editor")
-    async def write_outside(self) -> None:
-        """Write the message in the user's editor; the answer streams on meanwhile, unseen."""
-        from textual.app import SuspendNotSupported
-
-        app, trouble = self.workspace.app, ""
-        try:
-            # Nothing may be raised in here, or Textual would not take the terminal back; and without the batch it
-            # would paint the streaming answer over the editor.
-            with self.workspace.key_queue.hold(), app.suspend(), app.batch_update():
-                trouble = await self._edit_outside()
-        except SuspendNotSupported:
-            trouble = "This terminal cannot run an editor"
-        if trouble:
-            self.workspace.say(trouble, "error")
-        self._composer.focus()
-
-    async def _edit_outside(self) -> str:
-        """Let the editor run; what went wrong, in words."""
-        from kvchat.commands.editor import EditorError, OutsideText
-
-        trouble = ""
-        try:
-            outside = self._outside = await asyncio.to_thread(OutsideText, self._composer.text)
-            await outside.edit(self._service.settings.editor, self._drafts.keep)
-        except EditorError as error:
-            trouble = str(error)
-        if self._outside is not None and (text := self._outside.saved) is not None:
-            self._composer.take_edited(text)
-        self._outside = None
-        return trouble
-
-    # -- edits of questions
-
-    def begin_edit(self, node: str, draft: Draft | None = None) -> None:
-        """Put a question into the composer, to be asked again: as it was left when it was last changed, or as `draft`
-        has it."""
-        from kvchat.text.prices import in_brief
-
-        self._composer.flush()
-        conversation = self.workspace.conversation
-        if self.workspace.editing is None:
-            self._behind = self._composer.contents
-        elif (written := self.written()) is not None:
-            self._drafts.put(*written)
-        left = next((one.draft for one in self._drafts.of(conversation).edits if one.question == node), None)
-        question = question_draft(conversation.tree[node], is_edit=True)
-        self.workspace.editing = node
-        self._composer.load("", "")
-        self._composer.replace(next(one for one in (draft, left, question) if one is not None))
-        asked = self._service.prices.estimate(conversation.id, "edit", node)
-        cost = f" · {in_brief(asked)}" if asked.worth_asking else ""
-        self._composer.add_class("-editing")
-        self._composer.border_title = Content(
-            f"editing, on a new branch · {self.workspace.key_of('stop')} cancels{cost}"
-        )
-        self._composer.focus()
-
-    def leave_edit(self) -> None:
-        """Show the message again; what was changed of a question is stored already, or is not wanted."""
-        self.workspace.editing = None
-        self._composer.remove_class("-editing")
-        self._composer.border_title = ""
-        self._composer.load(self._behind.encoded(), self.workspace.open_id)
-
-    def stop_editing(self) -> bool:
-        """Leave the editing, and drop what was changed. Whether a question was edited."""
-        if (node := self.workspace.editing) is None:
-            return False
-        self.leave_edit()
-        self._drop_edit(self.workspace.open_id, node)
-        return True
 
     # -- stopping
 
@@ -552,30 +367,3 @@ class SendingController:
             return False
         await self._conversations.stop(current.id)
         return True
-
-
-def refusal_words(tokens: int | None, window: int | None, turns: int) -> str:
-    """`Too long: 13k of 8.2k tokens · shorten it or /compact`, once the server has refused it. `turns`: of the
-    conversation without it."""
-    size = f"{short_count(tokens)} of {short_count(window)} tokens" if tokens and window else "refused by the server"
-    return f"Too long: {size} · shorten it" + (" or /compact" if turns > 1 else "")
-
-
-def question_lines(error: TooLongError, used: int | None) -> list[str]:
-    """The figures, before it is sent. `used`: tokens of the conversation without it."""
-    about = "" if error.counted else "about "
-    lines = [f"The prompt has {about}{counted(error.tokens, 'token')}; the window holds {count(error.window)}."]
-    if used:
-        lines.append(f"The conversation has {count(used)} of them, this message {count(max(0, error.tokens - used))}.")
-    return lines
-
-
-def choices(error: TooLongError, used: int | None, price: CompactionPrice | None) -> Sequence[Choice[Way]]:
-    """What can be done. `price`: of compacting the conversation, where that can be done; it is offered where it makes
-    room enough. What the server itself counted too long it would refuse: that is not sent."""
-    found: list[Choice[Way]] = [("e", "Edit the message", "edit")]
-    if price is not None and used and price.plan.after + error.tokens - used < error.window:
-        found.append(
-            ("c", f"Compact the conversation: {count(used)} → at most {count(price.plan.after)} tokens", "compact")
-        )
-    return found if error.counted else [*found, ("s", "Send anyway", "send")]

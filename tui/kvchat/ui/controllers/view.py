@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.documents import DocumentController
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.controllers.queue import QueueController
-    from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
+    from kvchat.ui.controllers.too_long import TooLongMessages
 
 MOST_PICTURES = 50
 """Images of a conversation that are shown."""
@@ -57,7 +57,7 @@ class ConversationView:
         workspace: Workspace,
         server: ServerController,
         compaction: CompactionController,
-        sending: SendingController,
+        too_long: TooLongMessages,
         documents: DocumentController,
         empty: EmptyConversation,
         panel: CachePanelController,
@@ -71,7 +71,7 @@ class ConversationView:
         self._speeds = service.speeds
         self._server = server
         self._compaction = compaction
-        self._sending = sending
+        self._too_long = too_long
         self._documents = documents
         self._empty = empty
         self._panel = panel
@@ -154,7 +154,7 @@ class ConversationView:
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
         self._speed = self._speeds.on(path)
         self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
-        self._sending.show_refusal()
+        self._too_long.show()
         self._queue.show()
         self._show_waiting(conversation.id)
         self._show_aside()
@@ -279,7 +279,7 @@ class ConversationView:
         running = self._service.compacting is not None
         if running is not self._summarising:
             self._summarising = running
-            self._sending.forget_refusal(id)
+            self._too_long.forget(id)
             self.show_list()
             if self.workspace.shows(id):
                 if running:

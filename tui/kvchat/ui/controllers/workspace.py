@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvchat.commands.acts import Acts
     from kvchat.prompt.message import Node
     from kvchat.ui.controllers.doors import Host, MainScreen
+    from kvchat.ui.controllers.outgoing import Sending
     from kvchat.ui.key_queue import Coming
     from kvchat.ui.screens.kit import Choice, Modal
 
@@ -44,6 +45,8 @@ class Workspace:
         self.current: OpenConversation | None = None
         self.editing: str | None = None
         """The question that the composer edits, if it does."""
+        self.outgoing: dict[str, Sending] = {}
+        """The messages on their way, by their conversations."""
         self._unsaid: tuple[str, Severity, float] | None = None
         """What waits until the dialog in front is closed."""
 
