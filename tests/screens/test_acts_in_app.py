@@ -527,7 +527,7 @@ async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
         await app.press("f11")
         await app.opens("HelpScreen")
         await app.type("export")
-        assert "Alt+Y, Alt+X" in app.text
+        await app.until(lambda: "Alt+Y, Alt+X" in app.text)
         await app.press("escape")
         await app.begin("one")
         await app.select(0)

@@ -250,10 +250,10 @@ async def test_the_filter_of_the_help_takes_words_as_they_are_written(drive: Dri
         await app.press("f1")
         await app.opens("HelpScreen")
         await app.type("xprt")
-        assert "Nothing of this name." in app.text
+        await app.until(lambda: "Nothing of this name." in app.text)
         await app.press("ctrl+u")
         await app.type("export")
-        assert "/export" in app.text
+        await app.until(lambda: "/export" in app.text)
 
 
 async def test_a_notice_hides_neither_the_servers_name_nor_the_conversation(drive: Drive) -> None:
