@@ -119,11 +119,15 @@ def service_in(folder: Path, theme: str, base_url: str = "", *, fleeting: bool =
     return service
 
 
+def is_ready(service: ChatService) -> bool:
+    return service.servers.connection.phase == "ready"
+
+
 class Camera:
     """Takes pictures of an app."""
 
-    def __init__(self, pilot: Pilot[object]) -> None:
-        self.app = pilot.app
+    def __init__(self, app: KvchatApp, pilot: Pilot[int]) -> None:
+        self.app = app
         self.pilot = pilot
 
     def shot(self) -> str:
@@ -162,6 +166,12 @@ class Camera:
         chat.composer.replace_text(text)
         await self.pilot.press("enter")
         await self.until(lambda: conversation.record.turns > turns and not chat.service.conversations.streaming())
+
+
+def processed(app: KvchatApp) -> int:
+    """Tokens of the prompt that the server has read so far for the open conversation."""
+    live = app.chat.workspace.conversation.live
+    return live.progress.processed if live is not None and live.progress is not None else 0
 
 
 def has_examined(app: KvchatApp) -> bool:
@@ -205,8 +215,8 @@ async def main_scenes(folder: Path) -> None:
     service = service_in(folder, "kvchat-night")
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
     async with app.run_test(size=(120, 36)) as pilot:
-        camera = Camera(pilot)
-        await camera.until(lambda: service.servers.connection.phase == "ready")
+        camera = Camera(app, pilot)
+        await camera.until(partial(is_ready, service))
         for question in OTHERS:
             await pilot.press("ctrl+n")
             await camera.say(question)
@@ -214,8 +224,7 @@ async def main_scenes(folder: Path) -> None:
         await service.branches.set_instructions(app.chat.workspace.conversation.id, INSTRUCTIONS)
         app.chat.composer.replace_text(QUESTIONS[0])
         await pilot.press("enter")
-        live = lambda: app.chat.workspace.conversation.live  # noqa: E731
-        await camera.until(lambda: bool(live() and live().progress and live().progress.processed > 600))
+        await camera.until(lambda: processed(app) > 600)
         await camera.picture("reading")
         await camera.until(lambda: not service.conversations.streaming())
         for question in QUESTIONS[1:]:
@@ -251,7 +260,7 @@ async def main_scenes(folder: Path) -> None:
             await service.memory.with_memories(partial(remembered, text, kind, page))
         await pilot.press("ctrl+n")
         app.chat.composer.replace_text("What does Ida do on Fridays, while I am learning Rust?")
-        await camera.until(lambda: bool(app.chat.composer.memories))
+        await camera.until(lambda: bool(app.chat.composer.context.memories))
         await camera.picture("recall")
         app.chat.composer.replace_text("")
         await pilot.press("f5")
@@ -259,7 +268,7 @@ async def main_scenes(folder: Path) -> None:
         await pilot.press("escape")
         await service.conversations.open(conversation.id)
         await app.chat.conversations.open(conversation.id)
-        await app.run_table_action(BY_ID["doctor"])
+        await app.chat.do_instead(BY_ID["doctor"])
         await camera.until(lambda: has_examined(app))
         await pilot.press("y")  # it asks, because the one slot holds a conversation
         await camera.until(lambda: has_examined(app))
@@ -274,8 +283,8 @@ async def documents_scene(folder: Path) -> None:
     service = service_in(folder, "kvchat-night")
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
     async with app.run_test(size=(120, 36)) as pilot:
-        camera = Camera(pilot)
-        await camera.until(lambda: service.servers.connection.phase == "ready")
+        camera = Camera(app, pilot)
+        await camera.until(partial(is_ready, service))
         for name, files in COLLECTIONS.items():
             for path, text in files.items():
                 file = folder.parent / name / path
@@ -284,7 +293,7 @@ async def documents_scene(folder: Path) -> None:
             await service.documents.add(str(folder.parent / name))
         documents = service.documents
         await camera.until(lambda: len(documents.reports) == len(COLLECTIONS) and not documents.indexing)
-        await app.run_table_action(BY_ID["new"])
+        await app.chat.do_instead(BY_ID["new"])
         await service.retrieval.set_retrieval(app.chat.workspace.conversation.id, "always", ["handbook"])
         await pilot.press("f6")
         await pilot.press("down")
@@ -310,8 +319,8 @@ async def tools_scene(folder: Path) -> None:
         service = service_in(folder / "tools", "kvchat-night", server.base_url)
         app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
         async with app.run_test(size=(120, 36)) as pilot:
-            camera = Camera(pilot)
-            await camera.until(lambda: service.servers.connection.phase == "ready")
+            camera = Camera(app, pilot)
+            await camera.until(partial(is_ready, service))
             id = (await service.new_conversations.create(INSTRUCTIONS, tools=["files"])).id
             await app.chat.conversations.open(id)
             for question, file, answer in LOOKED_UP:
@@ -333,8 +342,8 @@ async def moving_scene(folder: Path) -> None:
         service = service_in(folder, "kvchat-night", fleeting=True)
         app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
         async with app.run_test(size=(100, 36)) as pilot:
-            camera = Camera(pilot)
-            await camera.until(lambda service=service: service.servers.connection.phase == "ready")
+            camera = Camera(app, pilot)
+            await camera.until(partial(is_ready, service))
             if not opened_again:
                 await pilot.press("ctrl+n")
                 for question in (*OTHERS, *QUESTIONS[:1]):
@@ -354,8 +363,8 @@ async def small_scene(folder: Path) -> None:
     service = service_in(folder, "kvchat-night")
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")), continue_=True)
     async with app.run_test(size=(80, 24)) as pilot:
-        camera = Camera(pilot)
-        await camera.until(lambda: service.servers.connection.phase == "ready")
+        camera = Camera(app, pilot)
+        await camera.until(partial(is_ready, service))
         await camera.say("And item nine?")
         await camera.picture("small")
 

@@ -162,7 +162,8 @@ class ClockClient:
             "max_tokens": MAX_TOKENS,
             "return_progress": True,
         }
-        reply, timings, done = "", {}, (0, 0)
+        reply, done = "", (0, 0)
+        timings: dict[str, int] = {}
         waiting = asyncio.create_task(self._waiting(turn["asked"], lambda: done))
         async with self._http.stream("POST", "/v1/chat/completions", json=body) as response:
             async for line in response.aiter_lines():
