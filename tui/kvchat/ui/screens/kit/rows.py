@@ -215,15 +215,19 @@ class RowList(ScrollView, can_focus=False):
         self._follow()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return max(1, self.count)
+        return self.count or max(1, len(self._empty_lines(width - GUTTER - 1)))
+
+    def _empty_lines(self, room: int) -> list[Content]:
+        return content((self.empty, MUTED)).wrap(max(1, room)) if self.empty else []
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         index = y + self.scroll_offset.y
         style = self.get_visual_style("row-list--row")
         if index >= self.count:
-            words = self.empty if y == 0 and not self.count else ""
-            return self._strip(content((" " * GUTTER + words, MUTED)), width, style)
+            lines = [] if self.count else self._empty_lines(self.room)
+            words = lines[y] if y < len(lines) else content()
+            return self._strip(content((" " * GUTTER, MUTED)) + words, width, style)
         mark: Content = content(" " * GUTTER)
         if index == self.cursor:
             style = self.get_visual_style("row-list--cursor")
