@@ -14,6 +14,7 @@ from app_kit import Drive, driving
 
 from engine_fixture import small_model
 from kvchat.backends.dialect import HostClass
+from kvchat.chat.events import StorageChanged
 from kvchat.chat.question import Question
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import State
@@ -26,6 +27,29 @@ from toyserver import ToyServer, error, tokens
 def sent(server: ToyServer) -> str:
     """The content of the last message that was sent."""
     return str(server.chats[-1].json["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize(("size", "list_shown"), [((200, 30), True), ((200, 30), False), ((140, 30), False)])
+async def test_in_a_wide_terminal_the_field_stays_under_the_text(
+    drive: Drive, size: tuple[int, int], list_shown: bool
+) -> None:
+    """Beside the empty screen, and under what is wrong with the disk, it stands where it stands under a conversation."""
+    async with drive(size=size) as app:
+        await app.begin("one")
+        if not list_shown:
+            await app.run("sidebar")
+
+        def column() -> int:
+            return next(line for line in reversed(app.lines) if "›" in line).index("›")
+
+        text = next(line for line in app.lines if "You " in line).index("You ")
+        assert column() == text
+        app.service.events.tell(StorageChanged("The disk is full."))
+        await app.until(lambda: "The disk is full." in app.text)
+        assert column() == text
+        await app.run("new")
+        await app.until(lambda: app.said == [])
+        assert column() == text
 
 
 # -- sending, streaming, stopping
