@@ -136,8 +136,13 @@ class Camera:
         return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
 
     async def picture(self, name: str) -> None:
-        await self.pilot.pause(0.3)
-        (HERE / f"{name}.svg").write_text(self.shot(), encoding="utf-8")
+        """Of the screen when it rests; one that does not, as while a prompt is prefilled, is taken as it goes."""
+        shot = ""
+        for _ in range(10):
+            await self.pilot.pause(0.3)
+            if shot == (shot := self.shot()):
+                break
+        (HERE / f"{name}.svg").write_text(shot, encoding="utf-8")
         drawn(HERE / f"{name}.svg")
 
     async def film(self, name: str, acts: Awaitable[None]) -> None:
