@@ -57,7 +57,7 @@ TABLES: dict[str, dict[str, int]] = {
         "project": 350,
         "prompt": 1010,
         "reports": 30,
-        "screens": 10270,
+        "screens": 10400,
         "standins": 1660,
         "store": 2980,
         "terminal": 1810,
