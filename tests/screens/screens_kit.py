@@ -31,6 +31,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.reports.cache_report import CacheReport
+from kvchat.ui.bindings import UserKeys
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.screens.kit.manager import ManagerScreen
 
@@ -63,13 +64,13 @@ class Host(App[None]):
         """`keys`: the person's own, by the ids of actions."""
         super().__init__()
         self.answers: list[Any] = []
-        self.keys = keys or {}
+        self.keys = UserKeys(self, keys)
         self.key_queue = KeyQueue(self, super().on_event)
         self.queues = False
         """Whether what is typed waits for the screen that it is meant for, as in the real app."""
 
     def on_mount(self) -> None:
-        self.set_keymap(self.keys)
+        self.set_keymap(self.keys.changed)
         self.key_queue.begin()
 
     async def on_event(self, event: events.Event) -> None:

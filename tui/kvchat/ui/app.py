@@ -1,4 +1,4 @@
-"""The app: keys, the palette, its terminal, and the life of the main screen."""
+"""The app: its start, its terminal, what is typed in it, and the life of the main screen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -21,27 +21,20 @@ from textual.messages import ExitApp
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
-from kvchat.commands import keys
-from kvchat.commands.keymap import first_key, keymap, newline_key
 from kvchat.config.themes import variable_defaults
 from kvchat.paths import Paths, is_missing
-from kvchat.sanitize import one_line
-from kvchat.ui.bindings import binding
+from kvchat.ui.bindings import UserKeys, binding
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.sweeper import EVERY, Sweeper
-from kvchat.ui.terminal import Background, ControlFilter, Frame, TerminalInput
+from kvchat.ui.terminal import Background, ControlFilter, Desktop, Frame, TerminalInput
 from kvchat.ui.themes import Themes
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.config.layers import Layers
-    from kvchat.config.problem import Problem
-    from kvchat.ui.terminal import Desktop
 
-WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
-"""What terminals send for Alt and an arrow, and readline's keys, where they are not bound."""
 TYPED_AHEAD_SECONDS = 0.5
 """After the first frame: who typed blind has seen it by then."""
 NOTICES = 6
@@ -93,16 +86,13 @@ class KvchatApp(App[int]):
         self._first = conversation
         self._persona = persona
         self._trunk = trunk
-        self.desktop: Desktop | None = None
-        """What there is around the terminal; None until the first frame is drawn."""
+        self.desktop = Desktop(self.tell_terminal, os.environ)
         self._guard = ControlFilter()
         self._frame = Frame()
-        self._title_shown = ""
         self.themes = Themes(self, paths.themes, self.tell_terminal)
         self._notices += self.themes.begin(service.settings.theme)
-        self.keys: Mapping[str, str] = {}
-        """The user's keys by action, where they differ from the table."""
-        self._notices += map(str, self.take_keys())
+        self.keys = UserKeys(self)
+        self._notices += map(str, self.keys.take(service.settings, paths.config))
 
     # -- start and end
 
@@ -134,7 +124,7 @@ class KvchatApp(App[int]):
 
     def _repaint(self) -> None:
         """Another program had the terminal: nothing of what was painted is there."""
-        self._show_title()
+        self.desktop.repaint()
         self._frame.forget()
         self.screen.refresh(layout=True)
 
@@ -162,10 +152,7 @@ class KvchatApp(App[int]):
 
     async def _begin(self) -> None:
         """After the list: the conversation and the notices."""
-        from kvchat.ui.terminal import Desktop
-
         screen = self.chat
-        self.desktop = Desktop(self.tell_terminal, os.environ)
         try:
             screen.begin()
             self.has_begun = True
@@ -253,8 +240,7 @@ class KvchatApp(App[int]):
 
     async def on_unmount(self) -> None:
         self.sweeper.end()
-        if self.desktop is not None:
-            self.desktop.progress.remove()
+        self.desktop.progress.remove()
         await self.ending.close_service()
 
     async def on_event(self, event: events.Event) -> None:
@@ -265,8 +251,8 @@ class KvchatApp(App[int]):
             self.chat.transcript.make_way()
             if not event.is_forwarded:
                 self.chat.workspace.questions.typed(event)
-        if isinstance(event, events.Key) and event.key in WORDWISE and event.key not in ",".join(self.keys.values()):
-            event.key = WORDWISE[event.key]
+        if isinstance(event, events.Key):
+            event.key = self.keys.meant(event.key)
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.take(event)
         else:
@@ -296,22 +282,6 @@ class KvchatApp(App[int]):
         """Find an action by its name, and do it; over a dialog too."""
         if self.has_begun:
             self.chat.palette()
-
-    def take_keys(self) -> Sequence[Problem]:
-        """Have the keys of the settings in force. Returns what is wrong with some."""
-        settings = self.service.settings
-        self.keys, problems = keymap(settings.keys, self.paths.config, vi_keys=settings.vi_keys)
-        self.set_keymap(self.keys)
-        return problems
-
-    def key_of(self, id: str) -> str:
-        """The first key of an action, as the user reads it; empty without one."""
-        return keys.shown(first_key(id, self.keys))
-
-    @property
-    def send_keys(self) -> tuple[str, str]:
-        """The keys of Enter and of a new line, as Textual names them; a setting swaps what they do."""
-        return first_key("composer.enter", self.keys), newline_key(self.keys)
 
     # -- appearance
 
@@ -353,15 +323,6 @@ class KvchatApp(App[int]):
         from kvchat.ui.terminal import copy
 
         copy(self, text)
-
-    def set_window_title(self, title: str) -> None:
-        """The title of the terminal's window, cleaned: a window title is a way into the terminal. It stays in lists and
-        logs of the desktop, so an incognito conversation's title is left out."""
-        self._title_shown = "" if self.service.incognito else one_line(title, 60)
-        self._show_title()
-
-    def _show_title(self) -> None:
-        self.tell_terminal(f"\x1b]2;{f'{self._title_shown} · ' if self._title_shown else ''}kvchat\x07")
 
     def tell_terminal(self, sequence: str) -> None:
         """Write a control sequence, which must be clean, while the terminal is the app's."""

@@ -137,11 +137,12 @@ class ChatScreen(Screen[None]):
     def show_keys(self) -> None:
         """Show the user's own keys where keys are named."""
         self.show_footer()
-        self.status.why_key = self.host.key_of("inspector")
+        bound = self.host.keys
+        self.status.why_key = bound.key_of("inspector")
         self.composer.set_keys(
-            self.host.key_of("memories"), self.host.key_of("composer.messages"), *map(keys.hinted, self.host.send_keys)
+            bound.key_of("memories"), bound.key_of("composer.messages"), *map(keys.hinted, bound.send_keys)
         )
-        self.transcript.name_keys(self.host.key_of)
+        self.transcript.name_keys(bound.key_of)
 
     def _is_first(self, sign: str) -> bool:
         key, core = f"told {sign}", self.service.core
@@ -276,7 +277,7 @@ class ChatScreen(Screen[None]):
         place = "transcript" if inside else "jump" if self.focused is self.jump else "composer" if writing else ""
         if self.composer.has_question and place in ("composer", ""):
             place = "question"
-        self.keybar.set_keys(footer_keys(self.host.keys, place, self.transcript.can if inside else ()))
+        self.keybar.set_keys(footer_keys(self.host.keys.changed, place, self.transcript.can if inside else ()))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)
 
@@ -367,7 +368,7 @@ class ChatScreen(Screen[None]):
             self.messages.copy(selected, "Selection")
             self.clear_selection()
         elif not (await self.sending.stop() or self.host.key_queue.give_up() or self.workspace.questions.give_up()):
-            self.workspace.say(f"Nothing is running · {self.host.key_of('quit')} quits")
+            self.workspace.say(f"Nothing is running · {self.host.keys.key_of('quit')} quits")
 
     def action_page(self, step: int) -> None:
         self.transcript.action_page(step)
@@ -397,7 +398,7 @@ class ChatScreen(Screen[None]):
     def show_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(help_rows(self.host.keys, enter_sends=self.composer.enter_sends)))
+        self.app.push_screen(HelpScreen(help_rows(self.host.keys.changed, enter_sends=self.composer.enter_sends)))
 
     def palette(self) -> None:
         self.run_worker(self._palette(), group="dialog")
@@ -407,7 +408,7 @@ class ChatScreen(Screen[None]):
 
         costs = self.costs.in_brief()
         entries = [
-            PaletteEntry(action, self.host.key_of(action.id), costs.get(action.id, ""))
+            PaletteEntry(action, self.host.keys.key_of(action.id), costs.get(action.id, ""))
             for action in ACTIONS
             if action.palette
         ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine
 
     from textual.app import App
     from textual.containers import Horizontal, Vertical
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from kvchat.config.layers import Layers
-    from kvchat.config.problem import Problem
     from kvchat.paths import Paths
+    from kvchat.ui.bindings import UserKeys
     from kvchat.ui.key_queue import KeyQueue
     from kvchat.ui.terminal import Desktop
     from kvchat.ui.themes import Themes
@@ -37,32 +37,17 @@ class Host(Protocol):
     paths: Paths
     has_begun: bool
     """Whether the service is opened."""
-    keys: Mapping[str, str]
-    """The user's keys by action, where they differ from the table."""
+    keys: UserKeys
     key_queue: KeyQueue
-    desktop: Desktop | None
-    """What there is around the terminal; None until the first frame is drawn."""
+    desktop: Desktop
     themes: Themes
 
     @property
     def has_terminal(self) -> bool:
         """Whether there is a terminal, and it is the app's just now."""
 
-    @property
-    def send_keys(self) -> tuple[str, str]:
-        """The keys of Enter and of a new line, as Textual names them."""
-
-    def key_of(self, id: str) -> str:
-        """The first key of an action, as the user reads it; empty without one."""
-
-    def take_keys(self) -> Sequence[Problem]:
-        """Have the keys of the settings in force. Returns what is wrong with some."""
-
     def layers(self) -> Layers:
         """The settings as they are now, with where they come from. Raises ConfigError."""
-
-    def set_window_title(self, title: str) -> None:
-        """The title of the terminal's window."""
 
     def tell_terminal(self, sequence: str) -> None:
         """Write a control sequence, which must be clean, while the terminal is the app's."""

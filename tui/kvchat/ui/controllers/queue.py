@@ -39,7 +39,7 @@ class QueueController:
     def _held(self) -> str:
         """What holds the queue, in a clause; empty: nothing does."""
         kind = self._queue.held(self.workspace.open_id)
-        enter, newline = map(shown, self.workspace.host.send_keys)
+        enter, newline = map(shown, self.workspace.host.keys.send_keys)
         return held_words(kind, enter if self._composer.enter_sends else newline) if kind is not None else ""
 
     async def send_next(self) -> None:

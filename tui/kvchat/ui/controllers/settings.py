@@ -64,7 +64,7 @@ class SettingsController:
         if now.theme != before.theme:
             host.themes.wear(now.theme)
         if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
-            host.take_keys()
+            host.keys.take(now, host.paths.config)
             screen.show_keys()
         if now.keyboard_protocol != before.keyboard_protocol:
             from kvchat.ui.terminal import keyboard

@@ -161,7 +161,8 @@ class ConversationView:
         self._documents.show_retrieval()
         self._header.set_title(conversation.record.title if conversation.record.turns else "")
         self._show_context(conversation.context_used if len(path) > 1 else None, exact=conversation.context_is_exact)
-        self.workspace.host.set_window_title(conversation.record.title if conversation.record.turns else "")
+        is_named = conversation.record.turns and not self._service.incognito  # lists and logs of the desktop have it
+        self.workspace.host.desktop.show_title(conversation.record.title if is_named else "")
         self._empty.show()
         self.workspace.screen.show_footer()
         if conversation.id in self._conversations.streaming():
@@ -256,15 +257,15 @@ class ConversationView:
 
     def _call(self, title: str, words: str) -> None:
         """Call the user to a conversation. A notification may be kept in the system's history."""
-        app, desktop = self.workspace.app, self.workspace.host.desktop
+        app = self.workspace.app
         app.bell()
-        if desktop is not None and not app.app_focus:
-            desktop.notify(words if self._service.incognito else f"{words}: {title}")
+        if not app.app_focus:
+            self.workspace.host.desktop.notify(words if self._service.incognito else f"{words}: {title}")
 
     def _show_prefilled(self) -> None:
         """In the terminal's tab: the open conversation's prefill, else that of another one."""
         host = self.workspace.host
-        if (desktop := host.desktop) is None or not host.has_terminal:
+        if not host.has_terminal:
             return
         found = None
         if self._service.settings.progress:
@@ -272,7 +273,7 @@ class ConversationView:
             opened = [self._conversations.get(id) for id in self._conversations.streaming()]
             lives = [one.live for one in sorted(opened, key=lambda one: one is not current) if one and one.live]
             found = next((share for live in lives if (share := prefilled(live, now)) is not None), None)
-        desktop.progress.show(found)
+        host.desktop.progress.show(found)
 
     def compaction_changed(self, id: str) -> None:
         """A summary begins, goes on, ends, or is put in place."""

@@ -134,7 +134,7 @@ class Workspace:
 
     def key_of(self, action: str) -> str:
         """The first key of an action, as the user reads it; empty without one."""
-        return self.host.key_of(action)
+        return self.host.keys.key_of(action)
 
     def now(self) -> datetime:
         return self.service.clock()

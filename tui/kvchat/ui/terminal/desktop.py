@@ -1,4 +1,5 @@
-"""What the desktop around the terminal shows of kvchat: progress in the tab or the taskbar, and notifications.
+"""What the desktop around the terminal shows of kvchat: the title of the window, progress in the tab or the taskbar,
+and notifications.
 
 A terminal that is known to misread a sequence does not get it. Multiplexers keep it from the terminal around them or
 print it, and the Linux console prints it.
@@ -21,7 +22,7 @@ LEAST_S = 0.1
 AGAIN_S = 5.0
 """Seconds after which a state is written again: Ghostty drops one that is 15 seconds old."""
 TITLE = 60
-"""Characters of a notification."""
+"""Characters of a window's title and of a notification."""
 
 _MULTIPLEXED = ("tmux", "screen")
 _BARE = ("", "dumb", "linux")
@@ -65,7 +66,17 @@ class Desktop:
     def __init__(self, write: Callable[[str], None], environ: Mapping[str, str]) -> None:
         self._write = write
         self._environ = environ
+        self._title = ""
         self.progress = Progress(write if shows_progress(environ) else _nowhere)
+
+    def show_title(self, title: str) -> None:
+        """Have the window's title name this; empty: kvchat alone. It is cleaned: a title is a way into the terminal."""
+        self._title = one_line(title, TITLE)
+        self.repaint()
+
+    def repaint(self) -> None:
+        """Write the title again: another program had the terminal."""
+        self._write(f"\x1b]2;{f'{self._title} · ' if self._title else ''}kvchat\x07")
 
     def notify(self, text: str) -> None:
         """Show `text` as a notification."""

@@ -55,7 +55,7 @@ def keyboard(is_wanted: bool) -> str:
 class _InTerminal(Protocol):
     """What the driver asks of the app that it draws."""
 
-    desktop: Desktop | None
+    desktop: Desktop
     typed_ahead_until: float
     """Until then, by the monotonic clock, a read may hold what was typed over seconds."""
 
@@ -171,8 +171,7 @@ class TerminalDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         """Give the terminal back. It echoes again only when all is written: what somebody types on would stand in the
         middle of the sequences that restore it."""
-        if (desktop := self._ours.desktop) is not None:
-            desktop.progress.remove()
+        self._ours.desktop.progress.remove()
         if self.has_terminal:
             self.write(POP_TITLE)
         self.has_terminal = False

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 from textual.widgets import TextArea
 
-from kvchat.commands import keys
-from kvchat.commands.keymap import first_key
 from kvchat.sanitize import clean
 from kvchat.ui.bindings import binding, users_keys
 
@@ -60,7 +58,7 @@ class LongText(TextArea):
         one."""
         if not self._left or self.text != self._left:
             return ""
-        return f"Not saved; {keys.shown(first_key('undo', users_keys(self.app)))} takes it back."
+        return f"Not saved; {users_keys(self.app).key_of('undo')} takes it back."
 
     def saved(self) -> None:
         """What is written is where it belongs."""

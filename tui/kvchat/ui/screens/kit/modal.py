@@ -18,9 +18,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.commands import keys
 from kvchat.commands.actions import BY_ID
-from kvchat.commands.keymap import first_key
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings, users_keys
 from kvchat.ui.screens.kit.rows import RowList
@@ -117,14 +115,14 @@ class Modal(ModalScreen[T | None]):
 
     def key(self, id: str) -> str:
         """The first key of an action, as a sentence names it."""
-        return keys.shown(first_key(id, users_keys(self.app)))
+        return users_keys(self.app).key_of(id)
 
     def hint_line(self, hints: Iterable[Hint]) -> Content:
         """Some keys, each with what it does."""
         bound = users_keys(self.app)
 
         def shown(what: str) -> str:
-            return "".join(keys.hinted(first_key(id, bound)) if id in BY_ID else id for id in what.split())
+            return "".join(bound.hint(id) if id in BY_ID else id for id in what.split())
 
         return Content.assemble(
             *(
