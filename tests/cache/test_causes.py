@@ -123,6 +123,26 @@ SCENARIOS = {
         evidence(0, swapped=("/models/a.gguf", "/models/b.gguf"), restarted=True),
         "b.gguf answered in place of a.gguf: 11,920",
     ),
+    "another window": (
+        Cause.OTHER_WINDOW,
+        evidence(0, windows=(32_768, 65_536), restarted=True, loading_seen=True),
+        "The model was loaded with a window of 65,536 tokens in place of 32,768: 11,920 tokens were prefilled again.",
+    ),
+    "another window, as asked for": (
+        Cause.OTHER_WINDOW,
+        evidence(0, windows=(32_768, 65_536), now={"server": replace(LLAMA, kind="ollama")}),
+        "65,536 tokens in place of 32,768",
+    ),
+    "another window of the embedded engine": (
+        Cause.OTHER_WINDOW,
+        evidence(
+            0,
+            windows=(32_768, 65_536),
+            now={"server": replace(LLAMA, base_url="http://127.0.0.1:41000", embedded=True)},
+            before={"sent": Sent(replace(LLAMA, embedded=True), WIRES_BEFORE)},
+        ),
+        "65,536 tokens in place of 32,768",
+    ),
     "slept": (Cause.UNLOADED, evidence(0, slept=True, restarted=True), "The model slept: 11,920"),
     "loaded again": (Cause.UNLOADED, evidence(0, loading_seen=True), "had to be loaded again"),
     "restarted": (Cause.RESTARTED, evidence(0, restarted=True, loading_seen=True), "The server restarted: 11,920"),
@@ -345,6 +365,9 @@ REMEDIES = {
     "cache memory full": "--cache-ram 16384",
     "slot taken": "--parallel 2",
     "cut, counted": "--ctx-size 32768",
+    "another window": "Keep the server's window as it is",
+    "another window, as asked for": "Keep the setting server.context_size as it is",
+    "another window of the embedded engine": "Keep the setting engine.context_size as it is",
     "slept": "--sleep-idle-seconds",
     "embedded engine restarted": "engine.snapshots",
     "own side request": "--parallel 2",
@@ -384,6 +407,9 @@ def test_a_server_without_a_host_cache_is_told_to_park():
 
 # Pairs of evidence in one turn: the first of the order is named.
 PIECES = {
+    Cause.OTHER_MODEL: {"swapped": ("/models/a.gguf", "/models/b.gguf")},
+    Cause.UNLOADED: {"slept": True},
+    Cause.OTHER_WINDOW: {"windows": (32_768, 65_536)},
     Cause.RESTARTED: {"restarted": True},
     Cause.CACHING_OFF: {"now": {"caches": False}},
     Cause.CUT: {"counted": 23_400},
@@ -683,6 +709,7 @@ anything = st.builds(
     st.sampled_from([0, 1, 16, 528]),
     st.integers(0, 5),
     swapped=st.none() | st.just(("/models/a.gguf", "/models/b.gguf")),
+    windows=st.none() | st.just((4_096, 8_192)),
     may_be_full=st.booleans(),
 ).map(lambda turn: replace(turn, flags=kind_of(turn.now.server.kind).flags))
 

@@ -101,6 +101,15 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
             "(4.0 s): the server restarted. → Remove cache_prompt = false from the parameters.",
         ),
         (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
+        (
+            replace(
+                figures(2000, 613, 64),
+                evidence=said(Reason.OTHER_WINDOW, now=8192, before=4096),
+                remedy=said(Remedy.KEEP_WINDOW, setting="server.context_size"),
+            ),
+            "(4.0 s): the model was loaded with a window of 8,192 tokens in place of 4,096. → Keep the setting "
+            "server.context_size as it is",
+        ),
         (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): cause unknown."),
         (figures(2000, 1936, 64), "Turn 2: nothing wasted."),
         (TurnFigures(2000, 1936, 20, None), "Turn 2: waste unknown: the previous turn was stopped"),
@@ -250,7 +259,8 @@ async def test_what_changes_by_itself_in_the_system_prompt_is_told_first() -> No
 
 
 async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None:
-    async with showing(inspector(a_report())) as shown:
+    wasted = {"other_client": (1, 1323), "other_window": (1, 900)}
+    async with showing(inspector(a_report(here=replace(a_report().here, misses=wasted)))) as shown:
         assert "wasted by" not in shown.text
         await shown.press("shift+tab")
         seen = shown.prose
@@ -260,7 +270,7 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
         "4,500 1,323 77 % 13.5 s",
         "48,201",
         "reuse cached share of what was sent before; new text does not count",
-        "wasted by another client: 1 answer, 1,323 tokens",
+        "wasted by another client: 1 answer, 1,323 tokens; window changed: 1 answer, 900 tokens",
         "7 days server restarted: 2 answers, 3,100 tokens; another",
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",
         "prefill 350 tok/s at the start, 290 tok/s after 4k tokens (average of",

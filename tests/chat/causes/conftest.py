@@ -26,11 +26,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts kvchat on one folder for a server: `start(url, parameters=..., detour=False)`."""
+    """Starts kvchat on one folder for a server: `start(url, parameters=..., window=8192, detour=False)`."""
     running: list[Chat] = []
 
-    def start(url: str, parameters: Parameters = STEADY, **cache: bool) -> Chat:
+    def start(url: str, parameters: Parameters = STEADY, window: int = 0, **cache: bool) -> Chat:
         settings = changed(Settings(), "server.base_url", url)
+        settings = changed(settings, "server.context_size", window)
         settings = replace(settings, parameters=parameters, cache=replace(settings.cache, **cache))  # type: ignore[arg-type]
         running.append(Chat(ChatService(Store.open(tmp_path / "data"), settings)))
         return running[-1]

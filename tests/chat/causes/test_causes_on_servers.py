@@ -30,7 +30,8 @@ from kvchat.chat.question import Question
 from kvchat.figures.cause import Cause
 from kvchat.prompt.request import Parameters
 from kvchat.text.findings import remedy_sentence
-from toyserver import ToyServer, event, loading, reply, sse, tokens
+from standins.ollama import OllamaStandIn, StandInModel
+from toyserver import Answer, ToyServer, event, loading, reply, sse, tokens
 
 pytestmark = pytest.mark.engine
 
@@ -150,6 +151,62 @@ async def test_another_model_by_the_same_name(
         cache = chat.service.servers.link(id).cache
         assert cache is not None and cache.simulated.best.shape.rewind is model_shape(read_header(models[then])).rewind
         assert (await chat.say(id)).cause is None
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "sliding"])
+async def test_a_server_that_was_restarted_with_another_window(
+    models: dict[str, Path], start: Start, kind: str, closed: bool
+) -> None:
+    port = free_port()
+    with served(models[kind], port=port) as url:
+        chat = start(url)
+        id = await chat.begin()
+        await chat.turns(id, 2)
+        if closed:
+            await chat.close()
+    with served(models[kind], port=port, n_ctx=8192) as url:
+        if closed:
+            chat = start(url)
+            await chat.service.conversations.open(id)
+        told(await chat.say(id), Cause.OTHER_WINDOW, "8,192 tokens in place of 4,096", "Keep the server's window")
+        assert (await chat.say(id)).cause is None
+
+
+async def test_another_window_that_the_user_asks_ollama_for(start: Start) -> None:
+    """No restart is seen, nor that the model is loaded. It is no cause of what a newer turn has read since."""
+    async with OllamaStandIn(StandInModel(), reports_cached=True) as server:
+        chat = start(server.url, Parameters(), window=4096)
+        id = await chat.begin()
+        await chat.turns(id, 2)
+        await chat.close()
+        chat = start(server.url, Parameters(), window=8192)
+        await chat.service.conversations.open(id)
+        told(await chat.say(id), Cause.OTHER_WINDOW, "8,192 tokens in place of 4,096", "server.context_size")
+        await chat.say(await chat.begin("Something else entirely."))
+        fork = await chat.service.branches.fork(id, chat.questions(id)[1].id)
+        await chat.service.turns.send(fork.id, Question("And then?"))
+        figures = await chat.answered(fork.id)
+        assert figures.notable_waste and figures.cause != Cause.OTHER_WINDOW, figures
+
+
+async def test_a_window_that_is_only_told_differently_is_no_cause(start: Start) -> None:
+    """As a list of models may, of one that is loaded by now."""
+
+    def listed(window: int) -> Answer:
+        return reply(200, {"data": [{"id": "toy", "owned_by": "somebody", "context_length": window}]})
+
+    async with ToyServer("openai") as server:
+        server.on_chat(tokens("One", prompt=900), tokens("Two", prompt=910))
+        chat = start(server.url, Parameters())
+        id = await chat.begin()
+        windows = []
+        for window in (32_768, 4_096):
+            server.on("/v1/models", listed(window))
+            await chat.service.servers.link(id).connector.restart()
+            figures = await chat.say(id)
+            windows.append(figures.context_size)
+        assert windows == [32_768, 4_096] and figures.notable_waste and figures.cause != Cause.OTHER_WINDOW, figures
 
 
 async def test_another_server(models: dict[str, Path], start: Start) -> None:

@@ -42,7 +42,7 @@ from kvchat.figures.speed import SpeedFit
 
 NOBODY_FORESEES = frozenset(
     {Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED, Cause.CACHE_FULL}
-    | {Cause.REPORTED_COLD}
+    | {Cause.REPORTED_COLD, Cause.OTHER_WINDOW}
 )
 """Causes that speak against no prediction."""
 NOWHERE = -1

@@ -13,6 +13,8 @@ class Cause(StrEnum):
     UNLOADED = auto()
     """The model slept or was unloaded."""
     OTHER_MODEL = auto()
+    OTHER_WINDOW = auto()
+    """The model was loaded with another window."""
     NOT_REPORTED = auto()
     CACHING_OFF = auto()
     OUR_BYTES = auto()

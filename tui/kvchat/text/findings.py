@@ -17,6 +17,7 @@ _TITLE, _QUOTED, _MODEL = 30, 24, 28
 _CAUSES: dict[Cause, str] = {
     Cause.RESTARTED: "server restarted",
     Cause.UNLOADED: "model unloaded",
+    Cause.OTHER_WINDOW: "window changed",
     Cause.CACHING_OFF: "caching off",
     Cause.OUR_BYTES: "our bytes changed",
     Cause.CUT: "prompt cut",
@@ -150,6 +151,9 @@ def _side_request(s: Statement) -> str:
 _CLAUSES: dict[str, Callable[[Statement], str]] = {
     Reason.OTHER_MODEL: lambda s: f"{_model(s['now'])} answered in place of {_model(s['before'])}",
     Reason.SLEPT: lambda s: "The model slept",
+    Reason.OTHER_WINDOW: lambda s: (
+        f"The model was loaded with a window of {_number(s['now'])} tokens in place of {_number(s['before'])}"
+    ),
     Reason.OTHER_BUILD: lambda s: f"The server restarted as another build ({shortened(str(s['build']), 20)})",
     Reason.RESTARTED: lambda s: "The server restarted",
     Reason.LOADED_AGAIN: lambda s: "The model had to be loaded again",
@@ -294,6 +298,8 @@ _REMEDIES: dict[str, str] = {
     Remedy.STAYS_LOADED: "Keep the setting engine.snapshots on: what was read is then restored from disk.",
     Remedy.GO_BACK: "<model:Each model has a cache of its own: going back finds the other one's if it stayed loaded.|"
     "Going back to the first server finds what it still holds.>",
+    Remedy.KEEP_WINDOW: "Keep <setting:the setting {setting}|the server's window> as it is: what a server holds, or "
+    "has saved, only fits the window that it was read with.",
     Remedy.SLEEP_LATER: "<words:{words}|Raise the server's time to keep an idle model loaded.>",
     Remedy.MORE_MODELS: "Start the server with {flag}: this model then stays loaded beside another.",
     Remedy.REPORT: "<words:{words}|Look for the server's setting for cached tokens in the usage.>",

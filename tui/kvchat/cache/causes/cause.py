@@ -17,6 +17,7 @@ class Reason(StrEnum):
 
     OTHER_MODEL = auto()  # now, before: models
     SLEPT = auto()
+    OTHER_WINDOW = auto()  # now, before: tokens
     OTHER_BUILD = auto()  # build
     RESTARTED = auto()
     LOADED_AGAIN = auto()
@@ -71,6 +72,7 @@ class Remedy(StrEnum):
     SAVES_IN_APP = auto()
     STAYS_LOADED = auto()
     GO_BACK = auto()
+    KEEP_WINDOW = auto()  # setting: of kvchat's own, None: the window is set at the server
     SLEEP_LATER = auto()  # words: a sentence
     MORE_MODELS = auto()  # flag
     REPORT = auto()  # words

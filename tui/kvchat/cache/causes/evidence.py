@@ -83,6 +83,8 @@ class LastRead(Struct, frozen=True):
     """Whether the answer, as history, has the tokens that it was sampled in; None: not known."""
     calls: bool = False
     """Whether it called tools."""
+    window: int | None = None
+    """Tokens that fitted into the window."""
 
     @property
     def left(self) -> int | None:
@@ -190,5 +192,8 @@ class Evidence(Struct, frozen=True):
     """Whether the server saves slots to files already; None: not known."""
     swapped: tuple[str, str] | None = None
     """The files of the model before and now, where another one took the same name since the last read."""
+    windows: tuple[int, int] | None = None
+    """Tokens that fitted into the window at the last read, and that fit now, where the model was loaded with another
+    one in between."""
     may_be_full: bool = False
     """Whether the server may have a host cache that had no room for it: it was never seen to hold anything."""

@@ -2,11 +2,11 @@
 
 A server that reports nothing cached of what it held is named before all else, also where it cost nothing.
 
-The order: the server is gone (other model, slept, restarted, loaded, other server); it does not report; caching was
-off; another one of several answers was chosen; what was sent differs (cut, shifted, our bytes, reasoning dropped,
-template, re-tokenised); a remainder smaller than one block; a cancelled request that was still computed; kvchat's own
-side request; another program; lost states (in the host cache and not looked up, cache memory full, slot taken); what
-the model's cache cannot do (checkpoints); a server that never reuses anything; unknown.
+The order: the server is gone (other model, slept, other window, restarted, loaded, other server); it does not report;
+caching was off; another one of several answers was chosen; what was sent differs (cut, shifted, our bytes, reasoning
+dropped, template, re-tokenised); a remainder smaller than one block; a cancelled request that was still computed;
+kvchat's own side request; another program; lost states (in the host cache and not looked up, cache memory full, slot
+taken); what the model's cache cannot do (checkpoints); a server that never reuses anything; unknown.
 
 The first cause in this order that explains at least half of the tokens is named; one that explains less, or
 is only likely, is named when no later one is better. The server's acts are named as the server's, never as the

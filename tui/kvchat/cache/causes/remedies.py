@@ -126,6 +126,12 @@ def restarted(embedded: bool, flags: Flags, saves: bool | None = None) -> Statem
     return said(Remedy.SAVE_SLOTS, flag=flags.slot_folder) if flags.slot_folder else None
 
 
+def keep_window(flags: Flags) -> Statement:
+    """Against a window that is changed: it is a setting of kvchat's own where that says it to the server."""
+    embedded = "engine.context_size" if flags is ENGINE_FLAGS else None
+    return said(Remedy.KEEP_WINDOW, setting=embedded or ("server.context_size" if flags.asked_window else None))
+
+
 def larger_window(flags: Flags, tokens: int | None) -> Statement:
     """A window for at least `tokens`, rounded up to a power of two."""
     size, change = 1 << max(12, (tokens or 0).bit_length()), flags.window

@@ -39,6 +39,10 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
             said(Reason.OTHER_BUILD, build=now.build),
             remedies.restarted(now.embedded, remedies.Flags()),
         )
+    if case.e.windows is not None:
+        old, new = case.e.windows
+        evidence = said(Reason.OTHER_WINDOW, now=new, before=old)
+        return Cause.OTHER_WINDOW, evidence, remedies.keep_window(case.flags)
     if case.e.restarted or moved:
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags, case.e.saves_slots)
     if case.e.loading_seen:

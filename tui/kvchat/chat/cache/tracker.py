@@ -467,6 +467,7 @@ class CacheTracker:
             answer.message.reasoning,
             stopped=stopped_by_model(answer.state),
             calls=bool(answer.message.calls),
+            window=figures.context_size,
         )
 
     # -- warmth ------------------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ class TurnJournal:
                 stopped_by_model(answer.state),
                 sampled.known == len(sampled) if sampled is not None else None,
                 bool(answer.message.calls),
+                size,
             ),
         )
         while len(self._reads) > KEPT_READS:
@@ -125,7 +126,8 @@ class TurnJournal:
         since, before = self._last_read(request, earlier)
         played, server = request.played, request.server
         warmed = self.log.last_warmed(played, server.base_url)
-        since = max([since, warmed or 0, *self._read_again(request, before)])
+        last = max([since, warmed or 0, *self._read_again(request, before)])
+        is_last_read, since = last == since, last
         done = next(
             (
                 one
@@ -147,6 +149,7 @@ class TurnJournal:
             drops_reasoning=request.drops_reasoning(),
             flags=kind_of(server.kind).flags,
             unkept=_unkept(request) if warmed is None else None,
+            windows=_windows(found) if is_last_read else None,
         )
 
     def _read_again(self, request: SentRequest, before: LastRead | None) -> Iterator[int]:
@@ -181,6 +184,18 @@ def stopped_by_model(state: State) -> bool | None:
 
 def identity(server: ServerInfo, model: str) -> ServerIdentity:
     return ServerIdentity(server.base_url, server.kind, server.build, model, server.embedded)
+
+
+def _windows(found: Evidence) -> tuple[int, int] | None:
+    """As of `Evidence`. A window that is only told differently, as once a model is loaded, is no other one: the server
+    must have been started again, or take its window from the request."""
+    before, now = found.before, found.figures.context_size
+    if before is None or before.window is None or now is None or before.window == now:
+        return None
+    then, here = before.sent.server, found.now.server
+    is_engine = then.embedded and here.embedded
+    is_asked = then.base_url == here.base_url and bool(kind_of(here.kind).flags.asked_window)
+    return (before.window, now) if found.restarted or is_engine or is_asked else None
 
 
 def _unkept(request: SentRequest) -> TurnFigures | None:

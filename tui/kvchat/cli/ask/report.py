@@ -57,6 +57,7 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "predicted_tokens": figures and figures.predicted_tokens,
         "predicted_ms": figures and figures.predicted_ms,
         "context_size": figures and figures.context_size,
+        "cause": figures and figures.cause,
         "turn": _sums(_turn(conversation, answer)),
     }
 
