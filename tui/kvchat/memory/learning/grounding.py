@@ -30,11 +30,11 @@ LEAST_SHARE = 0.5
 _FENCED = re.compile(r"(```|~~~).*?(?:\1|\Z)|<context\b.*?(?:</context>|\Z)", re.DOTALL | re.IGNORECASE)
 _QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
 _QUOTATION = re.compile(
-    '"[^"\n]{1,2000}"|“[^”\n]{1,2000}”|„[^“”\n]{1,2000}[“”]|«[^»\n]{1,2000}»|»[^«\n]{1,2000}«|‹[^›\n]{1,2000}›'
-    "|「[^」]{1,2000}」|『[^』]{1,2000}』|`[^`\n]{1,2000}`|‚[^‘’\n]{1,2000}[‘’]"
-    r"|‘(?:[^’\n]|(?<=\w)’(?=\w)){1,500}’(?!\w)|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,500}'(?!\w)"
+    r'"[^"\n]{1,2000}"|(?<!\w)"[^"]{1,2000}"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|»[^«]{1,2000}«'
+    r"|‹[^›]{1,2000}›|「[^」]{1,2000}」|『[^』]{1,2000}』|`[^`\n]{1,2000}`|‚[^‘’]{1,2000}[‘’]"
+    r"|‘(?:[^’]|(?<=\w)’(?=\w)){1,500}’(?!\w)|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,500}'(?!\w)"
 )
-"""Words between quotation marks of any kind; an apostrophe is none."""
+"""Words between quotation marks of any kind, on several lines too; an apostrophe is none, nor is the sign of inches."""
 _NAME_WORDS = 3
 """So many words between quotation marks are a title or a name, and no quotation."""
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
