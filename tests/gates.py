@@ -26,6 +26,7 @@ USUAL = {
     "chaos": 300,
     "lists": 1_200,
     "store_kills": 100,
+    "index_kills": 20,
     "kill_moments": 8,
     "act_kills": 6,
     "loop_kills": 6,
@@ -112,6 +113,12 @@ GATES = (
         "D7",
         "a page of the memory is old or new, never half",
         "memory/test_folder.py memory/test_memory_crash.py memory/test_ledger.py",
+    ),
+    Gate(
+        "D8",
+        "kill -9 while documents are indexed loses and doubles nothing",
+        "documents/test_documents_worker.py",
+        {"index_kills": 100},
     ),
     Gate(
         "T9",

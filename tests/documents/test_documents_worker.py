@@ -23,6 +23,7 @@ from kvchat.documents.indexing.index_lock import alone
 from kvchat.documents.indexing.index_run import ELSEWHERE, STOPPED, UNWRITABLE, is_stale
 from kvchat.documents.indexing.worker import IndexingJob, parsed_line
 from kvchat.index.index import Index
+from tries import tries
 
 KILLS = 20
 
@@ -231,7 +232,8 @@ def test_it_leaves_the_processor_to_others(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(tries("index_kills", KILLS) // KILLS))
+def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path, seed: int) -> None:
     count = 800
     root = many(tmp_path / "r", count)
     small_steps = (
@@ -240,7 +242,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path
         "from kvchat.documents.indexing import index_run, worker; "
         "index_run.MOST_CHUNKS = 80; index_run.PROGRESS_S = 0; worker.main()",
     )
-    draw = random.Random(7)
+    draw = random.Random(7 + seed)
     done: list[int] = []
     for _ in range(KILLS):
         child = begun(data, root, small_steps)
