@@ -1,11 +1,13 @@
-"""CPU of a revision and of the working tree, in alternating pairs: the median ratio is what "<= 1.0 x" is read from.
+"""A revision and the working tree in alternating pairs: the median ratio is what "<= 1.0 x" is read from.
 
     python tests/bench/pair_bench.py REVISION [--pairs 9] [--cases ask list]
 
-Each case gives seconds of CPU (user and system) of one kvchat process: until the first frame, until the list of 1,000
-conversations is on the screen, all of `kvchat list` and `kvchat ask`, and over some seconds of an answer that streams
-and of nothing at all. Each version fills a store with its own `kvchat import`, and each run works on a copy of it. One
-more pair comes first, which compiles and warms up. Nothing is asserted.
+Figures of one kvchat process: CPU (user and system) until the first frame, until the list of 1,000 conversations is on
+the screen, of all of `kvchat list` and `kvchat ask`, and over some seconds of an answer that streams and of nothing at
+all; what is written to the terminal in the meantime; memory while nothing happens and while `kvchat list` prints; and
+the time from a key to its echo, which is of the clock and asks for a machine that does nothing else. Each version fills
+a store with its own `kvchat import`, and each run works on a copy of it. One more pair comes first, which compiles and
+warms up. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import asyncio
 import fcntl
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -28,6 +31,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -41,14 +45,23 @@ FIRST_FRAME = b"essage"
 LISTED = f"Night {CONVERSATIONS - 1}".encode()
 """The title of the newest conversation."""
 STREAMED = b"lamplight"
+RATES = (50, 200, 1000)
+"""Tokens per second of an answer that streams."""
 RATE = 200
-"""Tokens per second of an answer."""
+"""Tokens per second of other answers."""
+KEYS = [chr(code) for code in range(ord("\u0430"), ord("\u0450"))]
+"""Letters that nothing but their echo draws."""
+PAUSE = 0.13
+"""Seconds between keys, no multiple of what frames take."""
 WINDOW = 5.0
 """Seconds over which streaming and idling are measured."""
 SETTLING = 4.0
 """Seconds after the start, and after an answer, before nothing is expected to run."""
 WAIT = 60.0
 """Seconds for a mark on the screen; later is a failure."""
+
+Figures = dict[str, float]
+"""What a run gives, by what it is of and its unit."""
 
 
 @dataclass
@@ -58,7 +71,7 @@ class Version:
     work: Path
     """Holds its stores: `empty` and `full`, and `run`, the copy in use."""
     url: str
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    figures: dict[str, list[float]] = field(default_factory=dict)
 
     def fill(self, export: Path) -> None:
         (self.work / "empty").mkdir(parents=True)
@@ -82,7 +95,7 @@ class Version:
         }
 
     def command(self, store: str, *arguments: str) -> float:
-        """The CPU of a whole command."""
+        """The CPU of a whole command, in ms."""
         child = subprocess.Popen(
             [sys.executable, "-m", "kvchat.cli", *arguments],
             env=self.environment(store),
@@ -93,17 +106,19 @@ class Version:
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             raise SystemExit(f"{self.name}: {arguments[0]} ended with {child.returncode}")
-        return used.ru_utime + used.ru_stime
+        return (used.ru_utime + used.ru_stime) * 1000
 
 
 class Screen:
     """kvchat in a pty of 120x40."""
 
-    def __init__(self, version: Version, store: str) -> None:
+    def __init__(self, version: Version, store: str, *arguments: str) -> None:
         environment = version.environment(store)
+        self.written = 0
+        """Bytes that it wrote to the terminal."""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execve(sys.executable, [sys.executable, "-m", "kvchat.cli"], environment)
+            os.execve(sys.executable, [sys.executable, "-m", "kvchat.cli", *arguments], environment)
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
 
     def until(self, mark: bytes) -> None:
@@ -115,19 +130,36 @@ class Screen:
                 self.end()
                 raise SystemExit(f"no {mark!r} in {seen[-400:]!r}")
 
-    def over(self, seconds: float) -> float:
-        """The CPU of the next `seconds` seconds."""
-        before, end = self._cpu(), time.monotonic() + seconds
+    def over(self, seconds: float) -> tuple[float, float]:
+        """The CPU of the next `seconds` seconds in ms, and the kB written in them."""
+        cpu, written, end = self._cpu(), self.written, time.monotonic() + seconds
         while time.monotonic() < end:
             self._read(0.1)
-        return self._cpu() - before
+        return self._cpu() - cpu, (self.written - written) / 1000
+
+    def echoes(self) -> list[float]:
+        """The times from a key to its echo in ms, the shortest first."""
+        took = []
+        for key in KEYS:
+            began = time.perf_counter()
+            self.type(key)
+            self.until(key.encode())
+            took.append((time.perf_counter() - began) * 1000)
+            self.over(PAUSE)
+        return sorted(took)
+
+    def memory(self) -> tuple[float, float]:
+        """MiB that are resident, and its share of them where processes share pages."""
+        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
+        kib = {name: int(size) for name, size in re.findall(r"^(Rss|Pss): +(\d+)", lines, re.MULTILINE)}
+        return kib["Rss"] / 1024, kib["Pss"] / 1024
 
     def end(self) -> float:
-        """Kill it; the CPU that it took in all."""
+        """Kill it; the CPU that it took in all, in ms."""
         os.kill(self.pid, signal.SIGKILL)
         _, _, used = os.wait4(self.pid, 0)
         os.close(self.terminal)
-        return used.ru_utime + used.ru_stime
+        return (used.ru_utime + used.ru_stime) * 1000
 
     def type(self, text: str) -> None:
         os.write(self.terminal, text.encode())
@@ -136,62 +168,106 @@ class Screen:
         if not select.select([self.terminal], [], [], patience)[0]:
             return b""
         data = os.read(self.terminal, 1 << 16)
+        self.written += len(data)
         if b"\x1b[?2026$p" in data:
             os.write(self.terminal, b"\x1b[?2026;2$y")
         return data
 
     def _cpu(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """In ms; /proc counts in steps of 10."""
+        return time.clock_gettime(~self.pid << 3 | 2) * 1000  # clock_getcpuclockid(3)
 
 
-def until_frame(version: Version) -> float:
+def until_frame(version: Version) -> Figures:
     screen = Screen(version, "empty")
     screen.until(FIRST_FRAME)
-    return screen.end()
+    return {"first paint, ms of CPU": screen.end()}
 
 
-def until_list(version: Version) -> float:
+def until_list(version: Version) -> Figures:
     screen = Screen(version, "full")
     screen.until(LISTED)
-    return screen.end()
+    written = screen.written / 1000
+    return {f"list of {CONVERSATIONS:,}, ms of CPU": screen.end(), f"list of {CONVERSATIONS:,}, kB written": written}
 
 
-def streaming(version: Version) -> float:
+def listing(version: Version) -> Figures:
+    screen = Screen(version, "full", "list")
+    screen.until(LISTED)  # the newest is the first; the rest waits for a reader
+    resident, share = screen.memory()
+    screen.end()
+    return {
+        "kvchat list, ms of CPU": version.command("full", "list"),
+        "kvchat list, MiB resident": resident,
+        "kvchat list, MiB proportional": share,
+    }
+
+
+def asking(version: Version) -> Figures:
+    return {"kvchat ask, ms of CPU": version.command("empty", "ask", "What does the lamp do?")}
+
+
+def streamed(version: Version, rate: int) -> Screen:
+    """A screen on which an answer streams at `rate` tokens per second."""
     screen = Screen(version, "empty")
     screen.until(FIRST_FRAME)
     screen.over(SETTLING)
-    screen.type("Tell me of the lamp.\r")
+    screen.type(f"Tell me of the lamp at {rate}.\r")
     screen.until(STREAMED)
-    used = screen.over(WINDOW)
+    return screen
+
+
+def streaming(version: Version, rate: int) -> Figures:
+    screen = streamed(version, rate)
+    cpu, written = screen.over(WINDOW)
     screen.end()
-    return used
+    name = f"streaming, {rate:,} tok/s, {WINDOW:g} s"
+    return {f"{name}, ms of CPU": cpu, f"{name}, kB written": written}
 
 
-def idle(version: Version) -> float:
+def idle(version: Version) -> Figures:
     screen = Screen(version, "full")
     screen.until(LISTED)
     screen.over(SETTLING)
-    used = screen.over(2 * WINDOW)
+    resident, share = screen.memory()
+    cpu, written = screen.over(2 * WINDOW)
     screen.end()
-    return used
+    name = f"idle, {2 * WINDOW:g} s"
+    return {
+        f"{name}, ms of CPU": cpu,
+        f"{name}, kB written": written,
+        "idle, MiB resident": resident,
+        "idle, MiB proportional": share,
+    }
 
 
-CASES: dict[str, Callable[[Version], float]] = {
+def echo(version: Version) -> Figures:
+    screen = Screen(version, "full")
+    screen.until(LISTED)
+    screen.over(SETTLING)
+    return echoed(screen, "idle")
+
+
+def echo_streaming(version: Version) -> Figures:
+    return echoed(streamed(version, RATE), f"streaming, {RATE} tok/s")
+
+
+def echoed(screen: Screen, during: str) -> Figures:
+    took = screen.echoes()
+    screen.end()
+    name = f"key echo, {during}"
+    return {f"{name}, ms p50": statistics.median(took), f"{name}, ms p95": took[int(len(took) * 0.95)]}
+
+
+CASES: dict[str, Callable[[Version], Figures]] = {
     "frame": until_frame,
     "list": until_list,
-    "command": lambda version: version.command("full", "list"),
-    "ask": lambda version: version.command("empty", "ask", "What does the lamp do?"),
-    "streaming": streaming,
+    "command": listing,
+    "ask": asking,
+    **{f"streaming-{rate}": partial(streaming, rate=rate) for rate in RATES},
     "idle": idle,
-}
-NAMES = {
-    "frame": "first paint",
-    "list": f"list of {CONVERSATIONS:,}",
-    "command": "kvchat list",
-    "ask": "kvchat ask",
-    "streaming": f"streaming, {RATE} tok/s, {WINDOW:g} s",
-    "idle": f"idle, {2 * WINDOW:g} s",
+    "echo": echo,
+    "echo-streaming": echo_streaming,
 }
 
 
@@ -204,9 +280,10 @@ def serve() -> str:
         async with server:
 
             async def answer(visit: object) -> None:
-                long = b"Tell me of the lamp" in visit.body  # type: ignore[attr-defined]
-                words = prose * (RATE if long else 1)
-                await tokens(*words, delay=1 / RATE, prompt=200, cached=150)(visit)  # type: ignore[arg-type]
+                long = re.search(rb"Tell me of the lamp at (\d+)", visit.body)  # type: ignore[attr-defined]
+                rate = int(long[1]) if long else RATE
+                words = prose * (rate if long else 1)
+                await tokens(*words, delay=1 / rate, prompt=200, cached=150)(visit)  # type: ignore[arg-type]
 
             server.on_chat(answer)
             ready.set()
@@ -219,14 +296,13 @@ def serve() -> str:
     return str(server.url)
 
 
-def show(before: Version, after: Version, cases: list[str]) -> None:
-    print(f"{'CPU, medians':32}{'before':>10}{'after':>10}{'ratio':>8}  of pairs, lowest to highest")
-    for case in cases:
-        pairs = list(zip(before.seconds[case], after.seconds[case], strict=True))
-        ratios = sorted(new / old if old else 1.0 for old, new in pairs)
-        medians = [statistics.median(version.seconds[case]) * 1000 for version in (before, after)]
+def show(before: Version, after: Version) -> None:
+    print(f"{'medians':40}{'before':>9}{'after':>9}{'ratio':>8}  of pairs, lowest to highest")
+    for name, old in before.figures.items():
+        new = after.figures[name]
+        ratios = sorted(b / a for a, b in zip(old, new, strict=True))
         print(
-            f"{NAMES[case]:32}{medians[0]:7.0f} ms{medians[1]:7.0f} ms{statistics.median(ratios):8.3f}"
+            f"{name:40}{statistics.median(old):9.1f}{statistics.median(new):9.1f}{statistics.median(ratios):8.3f}"
             f"  {ratios[0]:.3f} to {ratios[-1]:.3f}"
         )
 
@@ -250,11 +326,11 @@ def main() -> None:
         for pair in range(options.pairs + 1):
             for version in (before, after) if pair % 2 else (after, before):
                 for case in options.cases:
-                    seconds = CASES[case](version)
-                    if pair:
-                        version.seconds.setdefault(case, []).append(seconds)
+                    figures = CASES[case](version)
+                    for name, figure in figures.items() if pair else ():
+                        version.figures.setdefault(name, []).append(figure)
             print(f"pair {pair} of {options.pairs}", file=sys.stderr, flush=True)
-        show(before, after, options.cases)
+        show(before, after)
     finally:
         subprocess.run([*git, "remove", "--force", str(work / "source")], check=False)
         shutil.rmtree(work, ignore_errors=True)
