@@ -183,6 +183,42 @@ async def test_what_another_kvchat_has_restored_a_state_over_is_gone_here_too(sl
     assert ("light", "a1") not in {one[:2] for one in shapes(app.simulator)}
 
 
+@pytest.mark.parametrize("act", ["restores", "restores and asks", "asks"])
+async def test_what_another_kvchat_left_parked_is_still_there(act: str) -> None:
+    """Also a state of which the one that it restored a state over was the longer end."""
+    app = Run(slots=2)
+    for branch in (("light", "a1"), ("ships", "b1"), ("light", "a2")):
+        app.turn(*branch, extra=0)
+    assert ("light", "a1", 300, 300) in shapes(app.simulator), "it was parked when the other slot was used"
+    beside = Run(await app.note(), 2, at=2000.0)
+    await beside.notes.identify()
+    slot = next(slot for slot, held in enumerate(beside.simulator.best.slots) if held and held.tip == "a2")
+    if act != "asks":
+        beside.slots.restored(slot, Held(SHIPS.first(200), "ships", 8.0, tip="b0"))
+    if act != "restores":
+        beside.turn("ships", "b1", extra=2)
+    app.stored = await beside.note()
+    counts = [SlotCount(len(held.tokens) if held else 0, task=3) for held in beside.simulator.best.slots]
+    app.slots.tasks = (2, 2)
+    assert app.notes.catch_up(counts) and not app.cache.left(counts, explains=app.notes.explains)
+    assert sorted(one[:3] for one in shapes(app.simulator)) == sorted(one[:3] for one in shapes(beside.simulator))
+    assert app.turn("light", "a2", extra=0) == beside.turn("light", "a2", extra=0) > 0
+
+
+async def test_what_another_kvchat_noted_is_nothing_where_the_slots_are_not_as_it_left_them() -> None:
+    app = Run(slots=2)
+    app.turn("light", "a1")
+    beside = Run(await app.note(), 2, at=2000.0)
+    beside.turn("ships", "b1")
+    app.stored = await beside.note()
+    before, (one, other) = shapes(app.simulator), app.slots.tokens
+    for counts in ([SlotCount(one, 3), SlotCount(other, 3)], [SlotCount(one, 3), SlotCount(77, 4)], []):
+        assert not app.notes.catch_up(counts)
+    app.slots.request_sent()
+    assert not app.notes.catch_up([SlotCount(count, 3) for count in beside.slots.tokens])
+    assert shapes(app.simulator) == before
+
+
 async def test_a_request_on_its_way_is_noted() -> None:
     run = Run()
     run.simulator.begin(LIGHT, "light", 0.0)

@@ -6,12 +6,13 @@ A note is a claim, and the server's own words are the proof: a look corrects wha
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from kvchat.cache.journal import Journal, Sighting, Use
 from kvchat.cache.llamacpp.checkpoints import Memory
@@ -108,6 +109,16 @@ class Note(Struct, frozen=True):
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return None
 
+    def is_of(self, counts: Sequence[SlotCount]) -> bool:
+        """Whether all slots are as this run left them."""
+        if self.running is not None or not any(count.task is not None for count in counts):
+            return False
+        seen = zip(self.counts, self.tasks, strict=False)
+        shown = [(count.tokens, count.task) for count in counts]
+        return len(counts) == len(self.counts) == len(self.tasks) and all(
+            tokens == now and task in (last, UNSEEN) for (tokens, task), (now, last) in zip(seen, shown, strict=True)
+        )
+
     def runs_in(self, slot: int) -> bool:
         """Whether a request that was not ended yet may be in a slot."""
         return self.running in (slot, SOMEWHERE)
@@ -182,15 +193,24 @@ class CacheNotes:
     def _fingerprint(self) -> int:
         return zlib.crc32("".join(shape.to_json() for shape in self._guesses.shapes).encode())
 
-    def recall(self, note: Note) -> None:
-        """Go on from what another run noted, which the next look corrects."""
+    def _recall_held(self, note: Note) -> None:
         slots = [claim.held() if claim is not None else None for claim in note.slots]
         parked = [claim.held() for claim in note.parked]
         self._guesses.recall(slots, parked, note.least_recent, note.memories)
+        self._slots.tasks, self._slots.tokens = note.tasks, note.counts
+
+    def catch_up(self, note: Note) -> None:
+        """Go on from what another run has made of the server meanwhile, with the ids that are known here."""
+        known = {held.state: held.tokens for held in self._guesses.best.held}
+        self._recall_held(note)
+        self._guesses.identify(lambda held: replace(held, tokens=known.get(held.state, held.tokens)))
+
+    def recall(self, note: Note) -> None:
+        """Go on from what another run noted, which the next look corrects."""
+        self._recall_held(note)
         if note.shapes == self._fingerprint():
             self._guesses.recall_records(note.records)
         self._slots.state = ServerState(process=note.process, file=note.file)
-        self._slots.tasks, self._slots.tokens = note.tasks, note.counts
         self._slots.looked_at = note.number / 1000
 
     def recall_uses(self, note: Note) -> None:

@@ -211,10 +211,11 @@ class ServerCache:
         if not counts:
             return
         explains = self.notes.explains if self.notes is not None else None
-        surprised = self.simulated.left(counts, slot, left, explains=explains)
+        is_other = self.notes is not None and self.notes.catch_up(counts)
+        is_other |= self.simulated.left(counts, slot, left, explains=explains)
         if self.notes is not None:
             self.notes.looked()
-        if surprised:
+        if is_other:
             self._ground.events.tell(WarmthChanged())
 
     def noticed(self, state: ServerState) -> None:

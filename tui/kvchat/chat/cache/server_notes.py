@@ -88,6 +88,20 @@ class ServerNotes:
                 self._sure[claim.state] = self._unknown[claim.state] = min(claim.sure, claim.tokens)
                 self._asked.pop(claim.state[:2], None)
 
+    def catch_up(self, counts: Sequence[SlotCount]) -> bool:
+        """Whether another kvchat has used the server since and noted how it left all slots: the simulator goes on from
+        that. By the slots alone it would not be known what that one restored, parked and took."""
+        if not self._slots.is_seen or self._slots.running is not None or self._slots.is_as_left(counts):
+            return False
+        stored = self._ground.setting(self._name)
+        note = Note.from_json(stored) if stored != self._last else None
+        if note is None or not note.is_of(counts):
+            return False
+        self._simulated.notes.catch_up(note)
+        self._merge(note)
+        self._last = stored
+        return True
+
     def explains(self, slot: int, found: SlotCount) -> bool:
         """Whether another kvchat noted that it left what a slot holds; the simulator then has it."""
         if self._recalled is not None and self._recalled.runs_in(slot):
