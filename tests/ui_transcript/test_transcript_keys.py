@@ -69,6 +69,23 @@ async def test_code_is_that_of_the_marked_message_else_of_the_last_that_has_it(m
         assert (app.transcript.selected, code(1)) == ("q2", None)
 
 
+@pytest.mark.parametrize(
+    "more",
+    ["The lamp turned. " * 20_000, "- a\n" * 15_000, "> " * 100 + "deep"],
+    ids=["too long", "too many parts", "too deep"],
+)
+async def test_code_of_an_answer_that_is_shown_as_written(make_app: Any, items: Any, more: str) -> None:
+    text = f"{CODE}\n\n{more}\n\n~~~\na = [\n  1,\n]\n~~~\n{more}\n\n  ```sh\n  ls\n    -la\n"
+    app = make_app([items.answer(1, "```\nolder\n```"), items.question(2), items.answer(2, text)])
+    async with app.run_test(size=SIZE) as pilot:
+        code = app.transcript.code_text
+        found = ["a = 1", "\tindented\nplain <b>", "a = [\n  1,\n]", "ls\n  -la", None]
+        assert [code(number) for number in range(1, 6)] == found
+        await pilot.press("up")
+        assert app.transcript.selected == "a2" and "transcript.code" in app.transcript.can
+        assert [code(number) for number in range(1, 6)] == found
+
+
 async def test_a_message_that_is_not_in_view_is_shown_before_anything_is_done_with_it(
     make_app: Any, items: Any
 ) -> None:

@@ -46,7 +46,7 @@ def is_long(item: TranscriptItem) -> bool:
 
 def codes_of(item: TranscriptItem) -> list[CodeBlock]:
     """The code blocks of a message, in the order of their numbers."""
-    if item.role is not Role.ASSISTANT or is_long(item):
+    if item.role is not Role.ASSISTANT:
         return []
     from kvchat.ui.widgets.transcript.render.markdown import code_blocks
 

@@ -13,9 +13,9 @@ from itertools import islice
 
 from kvchat.sanitize import clean
 from kvchat.ui.widgets.transcript.render.blocks import Block, BlockRenderer, blocks_of, gap, start_line
-from kvchat.ui.widgets.transcript.render.code import CodeBlock, OpenFence
+from kvchat.ui.widgets.transcript.render.code import CodeBlock, OpenFence, fenced_blocks
 from kvchat.ui.widgets.transcript.render.highlight import language_of
-from kvchat.ui.widgets.transcript.render.parser import block_tokens, references_in
+from kvchat.ui.widgets.transcript.render.parser import MAX_TEXT, block_tokens, references_in
 from kvchat.ui.widgets.transcript.render.rows import Row
 from kvchat.ui.widgets.transcript.render.table import Table, TableLayout
 from kvchat.ui.widgets.transcript.render.wrap import plain_rows
@@ -30,6 +30,8 @@ _LISTS = ("bullet_list_open", "ordered_list_open")
 
 def code_blocks(text: str) -> list[CodeBlock]:
     """The code blocks of a Markdown text, in the order of their numbers."""
+    if len(text) > MAX_TEXT:
+        return fenced_blocks(clean(text))
     document = MarkdownDocument(80)
     document.update(text, final=True)
     return document.codes
@@ -99,9 +101,11 @@ class MarkdownDocument:
         """The rows of `lines`, the text from the tail on; units that surely end are counted as finished."""
         self._growing = None
         del self.codes[self._settled_codes :]
-        units = _units("\n".join(lines))
+        text = "\n".join(lines)
+        units = _units(text)
         if units is None:
-            return plain_rows("\n".join(lines), self._width)
+            self.codes += fenced_blocks(text)
+            return plain_rows(text, self._width)
         starts = [start_line(unit) for unit in units]
         sure = 0 if final else next((i for i in range(len(units) - 1, 0, -1) if _is_sure(lines, starts[i])), 0)
         texts = (token.content for unit in units for token in unit if token.type == "inline")
