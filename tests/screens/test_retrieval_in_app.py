@@ -121,6 +121,60 @@ async def test_offered_passages_are_taken_by_the_key_and_else_not_sent(drive: Dr
         assert len(sent(app, PASSAGE)) == 1
 
 
+@pytest.mark.parametrize(
+    ("searching", "text", "shown"),
+    [
+        ("", "What of @handbook/lamp.md now?", "turns once in twelve seconds"),
+        ("always", "How fast does the lamp turn?", "A brass clockwork drives it."),
+        ("", "How long is a mile in metric units?", "I prefer metric units."),
+        ("ask", "How fast does the lamp turn?", None),
+        ("", "What of nothing at all?", None),
+    ],
+    ids=["mention", "passage", "memory", "offered", "nothing"],
+)
+async def test_the_key_waits_for_what_is_not_looked_up_yet(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searching: str, text: str, shown: str | None
+) -> None:
+    async with reading(drive, tmp_path, searching) as app:
+        await app.service.memory.with_memories(lambda memories: memories.add("I prefer metric units."))
+        monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
+        await app.write(text)
+        await app.press("shift+f5")
+        if shown is not None:
+            await app.opens("ContextScreen")
+            assert shown in app.prose
+        elif searching:
+            await shows(app, "▤ 1 passage ~")
+        else:
+            await app.until(lambda: app.noticed("Nothing extra goes with this message"))
+
+
+@pytest.mark.parametrize("then", ["escape", "x"])
+async def test_what_is_looked_up_too_late_opens_over_nothing(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    async with reading(drive, tmp_path, "always") as app:
+        monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 0.05)
+        monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
+        found, look = asyncio.Event(), app.service.retrieval.retrieve
+
+        async def slow(*args: Any, **options: Any) -> RetrievalResult:
+            await found.wait()
+            return await look(*args, **options)
+
+        monkeypatch.setattr(app.service.retrieval, "retrieve", slow)
+        await app.write("How fast does the lamp turn?")
+        await app.press("shift+f5", then)
+        coming = app.chat.workspace.key_queue._coming
+        await app.until(lambda: all(one.is_given_up or one.is_late for one in coming))
+        found.set()
+        await app.until(lambda: all(worker.is_finished for worker in app.app.workers if worker.group == "dialog"))
+        assert app.front == "ChatScreen" and not app.noticed("Nothing extra")
+        await app.press("shift+f5")
+        await app.opens("ContextScreen")
+        assert "A brass clockwork drives it." in app.prose
+
+
 @pytest.mark.parametrize("by", ["key", "click", "palette"])
 async def test_a_passage_left_out_in_the_dialog_is_not_sent(drive: Drive, tmp_path: Path, by: str) -> None:
     async with reading(drive, tmp_path, "always") as app:

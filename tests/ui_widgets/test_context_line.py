@@ -80,7 +80,7 @@ async def rest(composer: Composer) -> None:
     """The typing rests, without waiting for it."""
     await still(composer.app)
     if composer._timer is not None:
-        composer._rested()
+        composer.rest()
     await still(composer.app)
 
 

@@ -6,8 +6,12 @@ Look-ups never delay the typing; a result that comes too late for the text is dr
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from textual.worker import Worker, WorkerCancelled
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question.mentions import MentionScope
@@ -18,6 +22,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
 from kvchat.text.format import counted
 from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.key_queue import idle
 from kvchat.ui.widgets.composer.context_items import FILE, PASSAGE
 
 if TYPE_CHECKING:
@@ -45,6 +50,8 @@ class ContextController:
         self._retrieval = service.retrieval
         self._warm_up = service.warm_up
         self._composer = screen.composer
+        self._look_up: Worker[None] | None = None
+        """The last one for what is written."""
         self._pasted: Composer.PathPasted | None = None
         """The path of a file that was pasted last."""
         self._told_changed: frozenset[tuple[str, str]] = frozenset()
@@ -55,12 +62,13 @@ class ContextController:
 
     def typing_rests(self, event: Composer.Rested) -> None:
         """Show what would be recalled for what was written, and what is found in the documents."""
-        self._recall(event.key, event.text)
-        if self.workspace.current is not None and event.text:
-            self._find(self.workspace.current.id, event.text, event.spans, self.workspace.editing)
+        self._look_up = self._looked_up(event)
         self.look_for_changes()
 
-    @in_worker("recall", exclusive=True)
+    @in_worker("look up", exclusive=True)
+    async def _looked_up(self, event: Composer.Rested) -> None:
+        await asyncio.gather(self._recall(event.key, event.text), self._find(event.text, event.spans))
+
     async def _recall(self, key: str, text: str) -> None:
         found = await self._memory.recall(key, text) if key and text else ()
         if self.workspace.shows(key):
@@ -71,10 +79,19 @@ class ContextController:
 
     @in_worker("dialog")
     async def choose(self) -> None:
-        """Take the passages that are offered; else have the user choose, item by item, what goes with the message."""
+        """Take the passages that are offered; else have the user choose, item by item, what goes with the message. What
+        is not looked up yet is waited for, unless the user writes on meanwhile: then the line shows it."""
         from kvchat.ui.screens.context import ContextScreen
 
+        self._composer.rest()
+        with self.workspace.key_queue.coming() as dialog:
+            await idle(self._composer.ancestors_with_self)
+            while self._look_up is not None and not self._look_up.is_finished:
+                with suppress(WorkerCancelled):  # for a newer one
+                    await self._look_up.wait()
         items = self._composer.context.items
+        if dialog.is_given_up or dialog.is_late:
+            return
         if not items.all:
             self.workspace.say("Nothing extra goes with this message")
         elif items.is_offer:
@@ -89,8 +106,10 @@ class ContextController:
                 )
             )
 
-    @in_worker("retrieve", exclusive=True)
-    async def _find(self, id: str, text: str, spans: Spans, editing: str | None) -> None:
+    async def _find(self, text: str, spans: Spans) -> None:
+        id, editing = self.workspace.open_id, self.workspace.editing
+        if not id or not text:
+            return
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.context.set_searching(text))
         try:
             found = await self.retrieve(id, text, MentionScope(spans), editing)
@@ -161,8 +180,6 @@ class ContextController:
     async def offer_to_attach(self, event: Composer.PathPasted) -> None:
         """The path of a file was pasted: an image is attached in its place, and keys wait for it; of another file say
         how it is attached."""
-        import asyncio
-
         from kvchat.documents.images import ENDINGS
 
         if Path(event.path).suffix.lower() in ENDINGS and self.workspace.editing is None:
@@ -177,8 +194,6 @@ class ContextController:
     @in_worker("paste")
     async def paste(self, text: str) -> None:
         """Attach the image in the system's clipboard; without one put this text in. Keys wait for it."""
-        import asyncio
-
         from kvchat.ui.terminal import ClipboardError, image
 
         problem = "There is no image in the clipboard; text comes with the terminal's own key to paste."

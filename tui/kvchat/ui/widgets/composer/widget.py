@@ -465,9 +465,10 @@ class Composer(Vertical):
         self.mentions.look()
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(DRAFT_DELAY, self._rested)
+        self._timer = self.set_timer(DRAFT_DELAY, self.rest)
 
-    def _rested(self) -> None:
+    def rest(self) -> None:
+        """Announce the draft and the text to look up for, as if the typing had rested."""
         self.flush()
         command, text = self.commands.parsed()
         self.context.rest_on(text if command is None and text.strip() else "", self._key)
