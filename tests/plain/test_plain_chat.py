@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,26 @@ async def test_ctrl_c_before_the_answer_begins_stops_it() -> None:
             assert "Stopping.\n" in await run.type("go on")
             assert not await run.mode.taken_press()
             assert (await run.type("/read")).startswith("1. You:\ngo on\n")
+
+
+async def test_ctrl_c_ends_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        async def listed(id: str, names: Sequence[str]) -> bytes:
+            began.set()
+            try:
+                return await asyncio.Future[bytes]()
+            finally:
+                ended.set()
+
+        monkeypatch.setattr(run.service.branches, "can_have", listed)
+        asking = asyncio.create_task(run.type("/tools web"))
+        await began.wait()
+        run.mode.stop()
+        await asking
+        await ended.wait()
+        assert not run.mode.chat.conversation.tools
 
 
 async def test_ctrl_c_with_nothing_to_stop_counts_at_the_prompt() -> None:

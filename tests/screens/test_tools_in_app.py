@@ -8,10 +8,12 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from app_kit import Drive, Driven
 
+from kvchat.chat.errors import ChatError
 from kvchat.config import Settings
 from kvchat.prompt.message import State
 from toyserver import ToyServer, Visit, calls, tokens
@@ -236,6 +238,43 @@ async def test_no_key_waits_while_a_program_lists_its_tools_and_escape_gives_tha
         app.chat.composer.replace_text("")
         await app.command("/tools web")
         await app.until(lambda: app.conversation.tools)
+
+
+class GivenUp:
+    """Work that waits, then fails."""
+
+    def __init__(self) -> None:
+        self.began, self.go, self.is_ended = asyncio.Event(), asyncio.Event(), False
+
+    async def __call__(self, *_: object) -> Any:
+        self.began.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.is_ended = True
+            raise
+        raise ChatError.of("It is gone.")
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+@pytest.mark.parametrize("act", ["/tools web", "/model owner/name", "/thinking on"])
+async def test_what_was_given_up_is_ended_and_says_nothing_later(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, act: str, key: str
+) -> None:
+    monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 0.05)
+    async with drive() as app:
+        work, service = GivenUp(), app.service
+        monkeypatch.setattr(service.branches, "can_have", work)
+        monkeypatch.setattr(service.chooser, "to_fetch", work)
+        monkeypatch.setattr(service.options, "thinking", work)
+        await app.command(act)
+        await app.until(work.began.is_set)
+        await app.press(key)
+        await app.until(lambda: work.is_ended)
+        work.go.set()
+        await app.until(lambda: all(worker.is_finished for worker in app.app.workers if worker.group == "dialog"))
+        await app.rest()
+        assert not app.noticed("It is gone.") and app.front == "ChatScreen"
 
 
 async def test_tools_that_were_waited_for_change_no_other_conversation(

@@ -87,9 +87,11 @@ class Answers:
             with suppress(asyncio.CancelledError):
                 await states
 
-    async def awaited(self, work: Coroutine[Any, Any, T], state: Callable[[], str] = lambda: "") -> T | None:
-        """What comes of `work`; None: the user no longer waited, and it goes on by itself. `state`: how it is in
-        words, said while it takes long. Raises what `work` does."""
+    async def awaited(
+        self, work: Coroutine[Any, Any, T], state: Callable[[], str] = lambda: "", *, goes_on: bool = True
+    ) -> T | None:
+        """What comes of `work`; None: the user no longer waited, and it goes on by itself, or is ended. `state`: how it
+        is in words, said while it takes long. Raises what `work` does."""
         found, failed = list[T](), list[ChatError]()
 
         async def kept() -> None:
@@ -116,6 +118,8 @@ class Answers:
                     self._speaker.say(words)
                     said = words
         finally:
+            if not goes_on:
+                task.cancel()
             given_up.cancel()
             self._given_up = None
 

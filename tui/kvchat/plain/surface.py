@@ -102,7 +102,7 @@ class PlainSurface:
         return "go" if await self._chat.agreed(act, node, title=title, text=text, options=options) else None
 
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
-        return await self._chat.answers.awaited(work)
+        return await self._chat.answers.awaited(work, goes_on=False)
 
     async def connected(self) -> bool:
         servers = self.service.servers

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 from textual import events
@@ -29,6 +29,7 @@ ROUNDS = 3
 """How often a key's way is gone again: what it caused may have caused something in its turn."""
 
 Typed: TypeAlias = "events.Key | events.Paste"
+T = TypeVar("T")
 
 
 class Coming(Struct, eq=False):
@@ -40,6 +41,20 @@ class Coming(Struct, eq=False):
     """Whether the user closed it before it was there."""
     is_late: bool = False
     """Whether something was typed meanwhile that did not wait for it: it opens by itself."""
+    _work: asyncio.Task[Any] | None = None
+    """What it waits for."""
+
+    async def found(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What comes of `work`; None: the user gave it up, and it is ended. Raises what `work` does."""
+        self._work = task = asyncio.create_task(work)
+        await asyncio.gather(task, return_exceptions=True)
+        return None if self.is_given_up else task.result()
+
+    def give_up(self) -> None:
+        """The user closed it before it was there."""
+        self.is_given_up = True
+        if self._work is not None:
+            self._work.cancel()
 
 
 class KeyQueue:
@@ -95,7 +110,7 @@ class KeyQueue:
         """Have no dialog shown that is still on its way. Whether one was."""
         late = [one for one in self._coming if not one.is_given_up]
         for one in late:
-            one.is_given_up = True
+            one.give_up()
         self._arrived.set()
         return bool(late)
 

@@ -83,8 +83,8 @@ class Surface(Protocol):
         ...
 
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
-        """What comes of work that takes time; None: the user gave it up. `is_long`: it waits for another program, and
-        the user writes on meanwhile. Raises what it does."""
+        """What comes of work that takes time; None: the user gave it up, and it is ended. `is_long`: it waits for
+        another program, and the user writes on meanwhile. Raises what it does."""
         ...
 
     async def connected(self) -> bool:

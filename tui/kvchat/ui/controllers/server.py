@@ -154,8 +154,8 @@ class ServerController:
             return
         with self.workspace.key_queue.coming() as dialog:
             self.workspace.say(f"Asking Hugging Face for {name} …")
-            model = await self._service.chooser.to_fetch(name)
-        if dialog.is_given_up:
+            model = await dialog.found(self._service.chooser.to_fetch(name))
+        if model is None:
             return
         lines = [f"{model.file}, from", f"{model.address}/{model.name.repo}", f"into {model.folder}."]
         choices = [("y", f"Fetch {size(model.size)}", True), ("n", "Do not fetch it", False)]

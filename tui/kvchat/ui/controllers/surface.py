@@ -131,8 +131,7 @@ class ScreenSurface:
 
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         with self._workspace.key_queue.coming(holds_keys=not is_long) as dialog:
-            found = await work
-        return None if dialog.is_given_up else found
+            return await dialog.found(work)
 
     async def connected(self) -> bool:
         id, servers = self.conversation.id, self.service.servers
