@@ -240,6 +240,37 @@ async def test_no_key_waits_while_a_program_lists_its_tools_and_escape_gives_tha
         await app.until(lambda: app.conversation.tools)
 
 
+@pytest.mark.parametrize("draft", ["", "And"])
+async def test_a_price_after_a_long_listing_opens_over_no_draft(
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch, draft: str
+) -> None:
+    server.on_chat(tokens("Hello.", prompt=900))
+    async with drive() as app:
+        began, go = asyncio.Event(), asyncio.Event()
+
+        async def listed(id: str, names: Sequence[str]) -> bytes:
+            began.set()
+            await go.wait()
+            return b""
+
+        await app.say("Hello?")
+        monkeypatch.setattr(app.service.branches, "can_have", listed)
+        monkeypatch.setattr(app.service.mcp, "to_agree", lambda names: {})
+        monkeypatch.setattr(app.service.mcp, "behind", lambda names: {"box": None})
+        await app.command("/tools web")
+        await app.until(began.is_set)
+        await app.press(*draft)
+        go.set()
+        if draft:
+            await app.until(lambda: app.chat.composer.has_question)
+            await app.press("o", "w", "y")
+            await app.until(lambda: app.draft.endswith("owy"))
+            assert app.front == "ChatScreen" and app.conversation.tools == ()
+            await app.press("tab")
+        await app.opens("ConfirmScreen")
+        assert "Change the tools of this conversation?" in app.prose and "900" in app.prose
+
+
 class GivenUp:
     """Work that waits, then fails."""
 

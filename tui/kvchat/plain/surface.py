@@ -98,6 +98,7 @@ class PlainSurface:
         text: str = "",
         instead: str = "",
         options: Mapping[str, object] | None = None,
+        unasked: bool = False,
     ) -> Literal["go", "instead"] | None:
         return "go" if await self._chat.agreed(act, node, title=title, text=text, options=options) else None
 

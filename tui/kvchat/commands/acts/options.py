@@ -104,10 +104,14 @@ class OptionActs:
             self._surface.say("Tools not changed: another conversation is open", warning=True)
             return
         is_empty = not self._surface.conversation.record.turns  # it holds nothing yet that would be prefilled again
-        if is_empty or await self._surface.decided("tools", text=" ".join(names)):
+        if is_empty or await self._surface.decided("tools", text=" ".join(names), unasked=self._are_asked(names)):
             await branches.set_tools(id, names)
             left_out = self._service.mcp.left_out(names)
             self._surface.say(" ".join([*left_out, tools_of(self._surface)]), warning=bool(left_out))
+
+    def _are_asked(self, names: Sequence[str]) -> bool:
+        """Whether a program or another server has to list tools first, while the user writes on."""
+        return bool(self._service.mcp.behind(names))
 
     async def _are_there(self, id: str, names: Sequence[str]) -> bool:
         """Whether these tools can be had: the user agrees to the programs behind them, each asked for once, and waits
@@ -118,8 +122,8 @@ class OptionActs:
             if not await self._surface.agreed(STARTS, lines, "Start it, now and later", "No", unasked=True):
                 return False
             await mcp.agree(server)
-        if asked := ", ".join(mcp.behind(names)):
-            self._surface.say(ASKS.format(names=asked))
+        if self._are_asked(names):
+            self._surface.say(ASKS.format(names=", ".join(mcp.behind(names))))
 
         async def listed() -> bool:
             await self._service.branches.can_have(id, names)

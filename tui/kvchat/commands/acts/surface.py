@@ -77,9 +77,11 @@ class Surface(Protocol):
         text: str = "",
         instead: str = "",
         options: Mapping[str, object] | None = None,
+        unasked: bool = False,
     ) -> Literal["go", "instead"] | None:
         """Whether the user agrees to the price of an act, asked only where it is worth it; or begins a message with
-        `instead`, where that is cheaper. `text`, `options`: what the act changes to."""
+        `instead`, where that is cheaper. `text`, `options`: what the act changes to. `unasked`: the user may have
+        written on since the command, and what is written is no answer."""
         ...
 
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:

@@ -86,12 +86,13 @@ class CostQuestions:
         instead: bool = False,
         fork: bool = False,
         options: Mapping[str, object] | None = None,
+        unasked: bool = False,
     ) -> Decision | None:
         """What the user decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
-        there is one; `fork`: whether a fork can."""
+        there is one; `fork`: whether a fork can; `unasked`: as of `Workspace.choose`."""
         prices, id = self._workspace.service.prices, self._workspace.conversation.id
         asked = prices.exact(id, act, node, text, options)
-        return await self._decided(asked, act, node, title=title, instead=instead, fork=fork)
+        return await self._decided(asked, act, node, title=title, instead=instead, fork=fork, unasked=unasked)
 
     async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str], node: str | None = None) -> bool:
         """Whether the user agrees to this price of an act on the turn of `node`; `words` are shown with it."""
@@ -114,6 +115,7 @@ class CostQuestions:
         words: Sequence[str] = (),
         instead: bool = False,
         fork: bool = False,
+        unasked: bool = False,
     ) -> Decision | None:
         with self._workspace.key_queue.coming() as dialog:
             price = await asked
@@ -132,4 +134,4 @@ class CostQuestions:
             choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
         choices.append(("n", "Cancel", None))
         lines = [*self._quoted(node), *price_lines(price, act), *words]
-        return await self._workspace.choose(title or TITLES[act], lines, choices, coming=dialog)
+        return await self._workspace.choose(title or TITLES[act], lines, choices, unasked=unasked, coming=dialog)

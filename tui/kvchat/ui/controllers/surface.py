@@ -119,8 +119,11 @@ class ScreenSurface:
         text: str = "",
         instead: str = "",
         options: Mapping[str, object] | None = None,
+        unasked: bool = False,
     ) -> Literal["go", "instead"] | None:
-        match await self._costs.decided(act, node, title=title, text=text, instead=bool(instead), options=options):
+        match await self._costs.decided(
+            act, node, title=title, text=text, instead=bool(instead), options=options, unasked=unasked
+        ):
             case "go":
                 return "go"
             case "instead":
