@@ -53,7 +53,7 @@ TABLES: dict[str, dict[str, int]] = {
         "grammar": 1010,
         "index": 720,
         "memory": 3670,
-        "plain": 650,
+        "plain": 700,
         "project": 350,
         "prompt": 1010,
         "reports": 30,
