@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from book_samples import epub
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ToolAsked
 from kvchat.chat.question import Question
@@ -289,6 +290,13 @@ async def test_a_link_that_turns_after_it_was_looked_at_is_not_followed(
     assert turns
     assert "secret" not in json.dumps(server.chats[-1].json["messages"][1:])
     assert "cannot be read" in conversation.path()[3].text
+
+
+async def test_an_e_book_is_read_as_its_text(allowed, server, folder):
+    (folder / "keeper.epub").write_bytes(epub("<h1>Dusk</h1><p>Whale oil smokes.</p>"))
+    conversation = await said(allowed, server, calls('{"path": "keeper.epub"}'), tokens("Oil.", prompt=60))
+    block = conversation.path()[3].message.blocks[-1]
+    assert block.text == "Dusk\n\nWhale oil smokes."
 
 
 async def test_a_tool_that_is_not_there_is_told_to_the_model(allowed, server, folder):

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from book_samples import epub
 from engine_fixture import running_server
 from toyserver import ToyServer, error, tokens
 
@@ -178,6 +179,15 @@ async def test_files_are_attached_in_front_of_the_question(run, tmp_path):
     assert places == sorted(places)
 
 
+async def test_an_e_book_is_attached_as_its_text(run, tmp_path):
+    (tmp_path / "keeper.epub").write_bytes(epub("<h1>Dusk</h1><p>Whale oil smokes.</p>"))
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", "-a", tmp_path / "keeper.epub", "Why?")
+        content = server.chats[0].json["messages"][-1]["content"]
+    assert (done.status, done.err) == (0, "[1] keeper.epub\n")
+    assert "Dusk\n\nWhale oil smokes." in content
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
@@ -187,6 +197,7 @@ async def test_files_are_attached_in_front_of_the_question(run, tmp_path):
             "photo.png cannot be attached: it is an image that cannot be read; save it as PNG or JPEG.",
         ),
         ("gone.txt", None, "There is no file gone.txt in"),
+        ("torn.epub", epub("<p>x</p>")[:-9], "torn.epub cannot be attached: it is a broken e-book."),
         ("empty.txt", b" \n", "empty.txt cannot be attached: there is no text in it."),
     ],
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from book_samples import epub
 from kvchat import paths
 from kvchat.cli import main
 from kvchat.cli.documents import FIRST, progress_words, snippet, until
@@ -127,6 +128,19 @@ def test_a_folder_is_indexed_at_once_and_what_was_skipped_is_said(call: Call, ha
     assert lines[2].startswith("  3 files, ") and " chunks, " in lines[2] and ", in " in lines[2]
     assert lines[3] == "  1 skipped:" and lines[4].startswith("    broken.md ")
     assert call("search", "brass", "key").out.startswith("hand-book/guide/setup.md:")
+
+
+def test_an_e_book_is_found_by_what_its_pages_say(call: Call, handbook: Path) -> None:
+    (handbook / "keeper.epub").write_bytes(
+        epub(f"<h1>Noon</h1><p>{'No whales. ' * 60}</p>", f"<h1>Dusk</h1><p>{'Cold oil smokes. ' * 60}</p>")
+    )
+    assert "  4 added" in call("add", handbook).out
+    found = call("search", "cold", "oil", "--json").json[0]
+    assert (found["path"], found["where"], found["head"]) == (
+        "keeper.epub",
+        "¶2",
+        "The Lamp Keeper > Dusk",
+    )
 
 
 def test_several_paths_are_indexed_in_one_go(call: Call, handbook: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from book_samples import epub, parts_of, zipped
 from kvchat.documents import attachments
 from kvchat.documents.attachments import attached, change, has_changed, plain_name, whole_of
 from kvchat.documents.errors import DocumentError, TooLargeError
@@ -74,6 +75,12 @@ def test_a_word_document_is_attached_as_its_text(folder: Path) -> None:
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr("word/document.xml", xml)
     assert attached(_written(folder / "a.docx", held.getvalue()), "a.docx", MOST).text.split() == ["One.", "Two."]
+
+
+def test_an_e_book_is_attached_as_its_text_however_much_smaller_that_is(folder: Path) -> None:
+    cover = zipped({**parts_of(epub("<h1>Dusk</h1><p>The lamp is lit.</p>")), "OPS/cover.jpg": os.urandom(5 * MOST)})
+    block = attached(_written(folder / "keeper.epub", cover), "keeper.epub", MOST)
+    assert (block.source, block.text) == ("keeper.epub", "Dusk\n\nThe lamp is lit.")
 
 
 def test_an_encoding_that_is_a_guess_stands_in_the_source_and_in_no_name(folder: Path) -> None:
@@ -170,6 +177,7 @@ def test_what_a_large_file_is_counts_before_its_size(folder: Path, name: str, he
     [
         ("book.pdf", b"%PDF-1.7 "),
         ("book.docx", b"PK\x03\x04"),
+        ("book.epub", b"PK\x03\x04"),
         ("log.txt", b"a" + "é".encode() * 80_000),
         ("page.html", b"<p>" * 50_000),
     ],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, collection, indexed, made, reasons, stopping_after, texts
 
+from book_samples import epub
 from kvchat.documents import loading
 from kvchat.documents.collection import IndexingOptions, IndexingProgress
 from kvchat.documents.indexing import index_run
@@ -82,6 +83,15 @@ def test_the_whole_text_of_all_files_is_in_the_index(index: Index, root: Path) -
 def test_a_passage_is_found_under_the_name_of_its_file(index: Index, root: Path) -> None:
     indexed(index, root)
     assert [hit.doc for hit in index.search("lazy dogs", scope="docs/notes/")] == ["docs/notes/sub/b.txt"]
+
+
+def test_the_pages_of_an_e_book_are_found_and_a_broken_one_is_named(index: Index, root: Path) -> None:
+    made(
+        root,
+        {"keeper.epub": epub("<h1>Dusk</h1><p>The keeper lights the lamp.</p>"), "torn.epub": epub("<p>x</p>")[:-9]},
+    )
+    assert reasons(indexed(index, root).skipped) == {"torn.epub": "is a broken e-book"}
+    assert texts(index, root)["keeper.epub"] == "Dusk\n\nThe keeper lights the lamp."
 
 
 def test_a_second_run_opens_no_file(index: Index, root: Path, opened: list[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from reading_kit import W, archive, docx, paragraph, refusal, run, table, text_of, zipped
 
 from kvchat.documents.errors import FileUnreadableError
-from kvchat.documents.reading import office_text
+from kvchat.documents.reading import zipped as parts
 from kvchat.documents.reading.content import Unit
 from kvchat.documents.reading.formats import read
 
@@ -193,14 +193,14 @@ def test_entities_are_not_expanded() -> None:
 
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(office_text, "LARGEST", 4 << 20)
+    monkeypatch.setattr(parts, "LARGEST", 4 << 20)
     bomb = docx(paragraph("x" * (8 << 20)))
     assert len(bomb) < 100_000
     assert refusal("x.docx", bomb) == "has more than 4 MB of XML inside"
 
 
 def test_a_bomb_in_parts_is_one_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(office_text, "LARGEST", 4 << 20)
+    monkeypatch.setattr(parts, "LARGEST", 4 << 20)
     notes = f'<w:footnotes xmlns:w="{W}">{" " * (3 << 20)}</w:footnotes>'
     assert refusal("x.docx", docx(paragraph("y" * (3 << 20)), word__footnotes_xml=notes)).startswith("has more than")
 

@@ -304,7 +304,7 @@ def test_mutated_pdfs_give_content_or_a_reason(readers: Readers) -> None:
         ("x.zip", b"PK\x03\x04", "is a broken archive"),
         ("x.xlsx", archive({"xl/workbook.xml": "a"}), "is a spreadsheet"),
         ("x.pptx", archive({"ppt/presentation.xml": ""}), "is a presentation"),
-        ("x.epub", archive({"mimetype": "application/epub+zip", "META-INF/container.xml": ""}), "is an e-book"),
+        ("x.epub", archive({"mimetype": "application/epub+zip", "META-INF/container.xml": ""}), "is a broken e-book"),
         ("x", b"\x7fELF\2\1\1\0", "is a program"),
         ("x.exe", b"MZ\x90\0\3\0", "is a program"),
         ("x.woff2", b"wOF2\0\1", "is a font"),

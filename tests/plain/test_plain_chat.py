@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 from plain_kit import plain
 
+from book_samples import epub
 from kvchat.backends.dialect import HostClass
 from kvchat.chat.events import DeletedElsewhere
 from kvchat.chat.question.prompt_size import PromptSizes
@@ -340,6 +341,20 @@ async def test_a_file_from_outside_goes_only_with_a_yes(tmp_path: Path, monkeypa
         assert server.posts == 0 and run.mode.chat.unsent == "Look at @../far.txt"
         await run.type("Look at @../far.txt", "y")
         assert "far away" in str(server.chats[0].json)
+
+
+async def test_an_e_book_is_mentioned_or_attached_as_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work := tmp_path / "work").mkdir()
+    monkeypatch.chdir(work)
+    (work / "keeper.epub").write_bytes(epub("<h1>Dusk</h1><p>Whale oil smokes.</p>"))
+    (work / "watch.epub").write_bytes(epub("<p>Each watch has four hours.</p>"))
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("What smokes in @keeper.epub")
+        await run.type("/attach watch.epub")
+        await run.type("How long is it?")
+        asked = [visit.json["messages"][-1]["content"] for visit in server.chats]
+        assert "Whale oil smokes." in asked[0] and "four hours" in asked[1]
+        assert "There is no" in await run.type("And in @dawn.epub"), "a mention by its form"
 
 
 async def test_a_file_is_attached_to_the_next_message_or_left_out(tmp_path: Path) -> None:

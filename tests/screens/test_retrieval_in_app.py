@@ -12,6 +12,7 @@ import pytest
 from app_kit import Drive, Driven
 from textual import events
 
+from book_samples import epub
 from kvchat.chat.question.retrieval import RetrievalResult
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
@@ -320,6 +321,28 @@ async def test_a_file_is_attached_as_a_chip_with_its_price_and_read_ahead(drive:
         await app.until(lambda: app.said)
         await app.settled()
         assert sent(app, FILE) == ["[1] lamp.md"]
+
+
+async def test_an_e_book_is_searched_mentioned_and_attached(drive: Drive, tmp_path: Path) -> None:
+    (tmp_path / "handbook").mkdir()
+    book, other = (tmp_path / "handbook" / name for name in ("keeper.epub", "watch.epub"))
+    other.write_bytes(epub("<p>Each watch has four hours.</p>"))
+    book.write_bytes(epub("<h1>Dusk</h1><p>Whale oil smokes.</p>"))
+    async with reading(drive, tmp_path, "always", size=(120, 40)) as app:
+        await app.write("Which whale oil smokes?")
+        await shows(app, "▤ 1 passage ~")
+        await app.press("enter")
+        await app.until(lambda: app.said)
+        await app.settled()
+        assert sent(app, PASSAGE) == ["[1] handbook/keeper.epub:¶1, The Lamp Keeper > Dusk"]
+        await app.write("All of @handbook/watch.epub")
+        await shows(app, "▥ 1 file ~")
+        await app.press("enter")
+        await app.until(lambda: len(app.said) > 1)
+        await app.settled()
+        assert sent(app, FILE) == ["[2] handbook/watch.epub"]
+        await app.command(f"/attach {book}")
+        await app.until(lambda: app.draft.strip() == "[keeper.epub: 3 lines]")
 
 
 async def test_the_key_asks_for_a_file_and_attaches_it_at_the_cursor(

@@ -201,7 +201,12 @@ async def test_y_copies_path_and_lines_and_the_title_where_there_is_no_file(book
 
 
 def test_a_place_is_copied_as_its_kind_of_file_has_it(book: Library) -> None:
-    for path, where, expected in ((PDF, "p3-4", " p. 3-4"), ("a.docx", "¶4-9", ""), ("guide/setup.md", "4~2", ":4")):
+    for path, where, expected in (
+        (PDF, "p3-4", " p. 3-4"),
+        ("a.docx", "¶4-9", ""),
+        ("a.epub", "¶4", ""),
+        ("guide/setup.md", "4~2", ":4"),
+    ):
         file_in(book, path).write_text("x\n")
         one = block(1, path, where)
         assert file_lines(source_state(book, one), place_in(one)) == f"{file_in(book, path)}{expected}"
@@ -253,7 +258,17 @@ async def test_an_editor_is_not_given_a_pdf(book: Library) -> None:
     async with source(book, block(3, PDF, "p3")) as shown:
         await shown.press("e")
         await looked(shown)
-        assert "An editor cannot show a PDF file; p shows its text." in shown.prose
+        assert "An editor cannot show this PDF file; p shows its text." in shown.prose
+
+
+@pytest.mark.parametrize("name", ["keeper.epub", "plan.odt"])
+async def test_a_file_of_parts_is_read_and_an_editor_is_not_given_it(book: Library, name: str) -> None:
+    file_in(book, name).write_bytes(b"PK\x03\x04\0\0")
+    async with source(book, block(3, name, "¶3")) as shown:
+        assert "cannot be read now" not in shown.prose
+        await shown.press("e")
+        await looked(shown)
+        assert f"An editor cannot show this {name[-4:].strip('.').upper()} file; p shows its text." in shown.prose
 
 
 async def test_a_pager_that_cannot_be_run_is_told(book: Library, handed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ _HEAD = 1 << 16
 _STATE = re.compile(rf"(?:([0-9a-f]{{{_DIGITS}}})\.\.)?([0-9a-f]{{{_DIGITS}}})")
 _CHANGE = re.compile(r"change of (?P<name>.*) since it was attached", re.DOTALL)
 _WHOLE = re.compile(r"(?P<name>.*), as it is now: changed since it was attached", re.DOTALL)
-_CONDENSED = (".pdf", ".docx", ".odt", ".html", ".htm", ".xhtml", ".ipynb")
+_CONDENSED = (".pdf", ".docx", ".odt", ".epub", ".html", ".htm", ".xhtml", ".ipynb")
 _NUMBERED = re.compile(r"\[[0-9]+\]")
 
 
@@ -44,8 +44,8 @@ def attached(
     path: Path, name: str, most_bytes: int, keep: Keep | None = None, *, resolved: bool = False
 ) -> ContextBlock:
     """A file as a block, as it is now; `name`: as the user calls it. Raises DocumentError: TooLargeError where its text
-    has more than `most_bytes`. PDF and Word documents, and images, are read in a process of their own. `keep`: keeps an
-    image; None: images are refused. `resolved`: no part of `path` may be a link when it is opened."""
+    has more than `most_bytes`. PDF, office texts, e-books and images are read in a process of their own. `keep`: keeps
+    an image; None: images are refused. `resolved`: no part of `path` may be a link when it is opened."""
     path = Path(os.path.normpath(path.absolute()))
     shown = one_line(name, 200) or one_line(str(path), 200)
     if keep is not None and (image := image_block(path, name, shown, keep)) is not None:

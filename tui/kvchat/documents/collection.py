@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PREFIX = "docs/"
 """How the names of all documents in the index begin."""
-READER = 4
+READER = 5
 """Raised when reading or chunking changes what comes of a file: files read by an older one are indexed again."""
 
 _AROUND = 10

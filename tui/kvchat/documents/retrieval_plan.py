@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = re.compile(r"\.[^\W_]{1,8}")
 _FILE_NAME = re.compile(
-    r"[^@]*\w\.(?:txt|md|pdf|docx|odt|html?|csv|json|ya?ml|toml|xml|log|ipynb|py|[jt]sx?|rs|go|c|h|cpp|java|sql|sh"
+    r"[^@]*\w\.(?:txt|md|pdf|docx|odt|epub|html?|csv|json|ya?ml|toml|xml|log|ipynb|py|[jt]sx?|rs|go|c|h|cpp|java|sql|sh"
     r"|png|jpe?g|webp|gif|bmp)",
     re.IGNORECASE,
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST = 64_000_000
 """Bytes of a file that is compared with what was sent."""
-NOT_TEXT = frozenset({".pdf", ".docx"})
+NOT_TEXT = frozenset({".pdf", ".docx", ".odt", ".epub"})
 """Files that an editor cannot show."""
 AS_READ = "this is the text as it was read."
 CHANGED = f"The file has changed since; {AS_READ}"

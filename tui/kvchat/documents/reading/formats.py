@@ -73,6 +73,9 @@ page 0.5 us. A process of its own costs 0.1 s."""
 _PDF_WITHIN = 1024
 """Bytes of anything else that readers allow before a PDF begins."""
 
+_BROKEN = {".docx": "is a broken Word document", ".epub": "is a broken e-book"}
+"""What an archive is that is none of these by what is in it."""
+
 _LOCKS = frozenset(
     (
         "package-lock.json",
@@ -119,6 +122,10 @@ def read(name: str, data: bytes) -> Content:
             from kvchat.documents.reading.office_text import read_odt
 
             return _some(read_odt(data))
+        case "epub":
+            from kvchat.documents.reading.ebook import read_epub
+
+            return _some(read_epub(data))
         case "html":
             from kvchat.documents.reading.html import read_html
 
@@ -128,7 +135,7 @@ def read(name: str, data: bytes) -> Content:
 
 
 def kind(name: str, data: bytes) -> str:
-    """`pdf`, `docx`, `odt`, `html` or `text`. Raises UnreadableError for what is none of these."""
+    """`pdf`, `docx`, `odt`, `epub`, `html` or `text`. Raises UnreadableError for what is none of these."""
     suffix = _suffix(name)
     if data.startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in data[:_PDF_WITHIN]):
         return "pdf"
@@ -136,8 +143,8 @@ def kind(name: str, data: bytes) -> str:
         raise FileUnreadableError("is a broken PDF")
     if magic_bytes.is_zip(data):
         found = magic_bytes.zip_kind(data)
-        if found not in ("docx", "odt"):
-            raise FileUnreadableError("is a broken Word document" if suffix == ".docx" else found)
+        if found not in ("docx", "odt", "epub"):
+            raise FileUnreadableError(_BROKEN.get(suffix, found))
         return found
     if magic_bytes.is_ole(data):
         raise FileUnreadableError(magic_bytes.ole_reason(data))

@@ -369,6 +369,12 @@ def read_html(data: bytes) -> Content:
     return content_of(_text(data))
 
 
+def read_xhtml(data: bytes) -> Content:
+    """What a page of an e-book shows: it is XML, also where it does not begin as that. Raises UnreadableError."""
+    source = _text(data).lstrip("\ufeff \t\r\n")
+    return content_of(source if source.startswith("<?xml") else f"<?xml?>{source}")
+
+
 def content_of(source: str) -> Content:
     """What an HTML text shows."""
     page = _Page(source)

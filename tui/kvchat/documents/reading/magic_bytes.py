@@ -123,7 +123,7 @@ def ole_reason(data: bytes) -> str:
 
 
 def zip_kind(data: bytes) -> str:
-    """What a ZIP archive is: `docx`, `odt`, or else why it cannot be read."""
+    """What a ZIP archive is: `docx`, `odt`, `epub`, or else why it cannot be read."""
     from zipfile import ZipFile
 
     def looked_into() -> tuple[Container[str], bytes]:
@@ -139,10 +139,11 @@ def zip_kind(data: bytes) -> str:
         return "docx"
     if kind.startswith(b"application/vnd.oasis.opendocument.text"):
         return "odt"
+    if kind.startswith(b"application/epub+zip") or (not kind and "META-INF/container.xml" in names):
+        return "epub"
     kinds = (
         ("xl/workbook.xml", "is a spreadsheet"),
         ("ppt/presentation.xml", "is a presentation"),
-        ("META-INF/container.xml", "is an e-book"),
     )
     if kind.startswith(b"application/vnd.oasis.opendocument."):
         return "is an office file, but no text"

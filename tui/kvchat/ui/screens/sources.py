@@ -202,7 +202,7 @@ class SourceScreen(ListModal[None]):
             self.tell(file.words or "The file is being looked up.", bad=True)
         elif file.path.suffix.lower() in NOT_TEXT:
             self.tell(
-                f"An editor cannot show a {file.path.suffix[1:].upper()} file; "
+                f"An editor cannot show this {file.path.suffix[1:].upper()} file; "
                 f"{self.key('source.pager')} shows its text."
             )
         else:
