@@ -9,8 +9,9 @@ what an act would prefill.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kvchat.door import door
 
 if TYPE_CHECKING:
     from kvchat.cache.cache import NOWHERE as NOWHERE
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kvchat.cache.price import Price as Price
     from kvchat.cache.tokens import Tokens as Tokens
 
-_MODULES = {
+NAMES = {
     "cache": ("NOWHERE", "Cache"),
     "causes.cause": ("Divergence", "Finding", "Reason", "Remedy"),
     "causes.cut": ("dropped_text",),
@@ -63,16 +64,6 @@ _MODULES = {
     "price": ("Act", "Alternative", "CheaperWay", "Price"),
     "tokens": ("Tokens",),
 }
-NAMES = {name: module for module, names in _MODULES.items() for name in names}
-"""What others may use, and the module that has it."""
+"""What others may use, by the module that has it."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{NAMES[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *NAMES})
+__getattr__, __dir__ = door(__name__, NAMES)

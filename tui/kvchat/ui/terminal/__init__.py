@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.ui.door import door
+from kvchat.door import door
 
 if TYPE_CHECKING:
     from kvchat.ui.terminal.background import QUERY as QUERY
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvchat.ui.terminal.input import Background as Background
     from kvchat.ui.terminal.input import TerminalInput as TerminalInput
 
-__getattr__ = door(
+__getattr__, __dir__ = door(
     __name__,
     {
         "background": ("QUERY", "is_light"),

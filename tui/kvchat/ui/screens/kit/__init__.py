@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.ui.door import door
+from kvchat.door import door
 
 if TYPE_CHECKING:
     from kvchat.ui.screens.kit.ask import AskScreen as AskScreen
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kvchat.ui.screens.kit.tones import removed_words as removed_words
     from kvchat.ui.screens.kit.tones import shown as shown
 
-__getattr__ = door(
+__getattr__, __dir__ = door(
     __name__,
     {
         "ask": ("AskScreen", "LineError"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.ui.door import door
+from kvchat.door import door
 
 if TYPE_CHECKING:
     from kvchat.ui.widgets.transcript.render.message import TranscriptItem as TranscriptItem
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kvchat.ui.widgets.transcript.render.wrap import breaks as breaks
     from kvchat.ui.widgets.transcript.widget import Transcript as Transcript
 
-__getattr__ = door(
+__getattr__, __dir__ = door(
     __name__,
     {
         "render.message": ("TranscriptItem", "as_text"),
