@@ -1,5 +1,5 @@
-"""Numbers, sizes, times and days as people read them, the same on every screen and in every export; sentences from
-their forms.
+"""Numbers, sizes, times, days and paths as people read them, the same on every screen and in every export; sentences
+from their forms.
 
 A value is rounded for reading and never invented. What is not known is `UNKNOWN`, not 0.
 """
@@ -7,10 +7,12 @@ A value is rounded for reading and never invented. What is not known is `UNKNOWN
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import date, datetime
+from pathlib import Path
 from string import Formatter
 from typing import Any
 
@@ -247,6 +249,12 @@ def filled(form: str, arguments: Mapping[str, object]) -> str:
     while (plain := _PART.sub(chosen, form)) != form:
         form = plain
     return _Form().vformat(form, (), words)
+
+
+def home_path(path: Path | str) -> str:
+    """A path as it is shown: below the home folder with ~."""
+    text, home = str(path), str(Path.home())
+    return one_line(f"~{text[len(home) :]}" if text.startswith(home + os.sep) else text)
 
 
 def spoken_title(title: str) -> str:

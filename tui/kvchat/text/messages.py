@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kvchat.prompt.context import removed
 from kvchat.prompt.queued import HoldKind
 from kvchat.sanitize import one_line
 from kvchat.text.format import count, counted, duration, filled, short_count
@@ -103,6 +104,12 @@ GO_ON = "Continue."
 def asked_to_go_on(title: str, message: str) -> str:
     """That a server of the kind `title` was sent a message instead."""
     return f"This kind of server ({title}) cannot continue an answer: “{message}” was sent as a message."
+
+
+def removed_words(text: str) -> str:
+    """`3 invisible characters removed`: what is not shown, and not sent, of a foreign text; empty where it has none."""
+    gone = removed(text)
+    return f"{counted(gone, 'invisible character')} removed" if gone else ""
 
 
 def too_long_words(tokens: int | None, window: int | None, turns: int) -> str:

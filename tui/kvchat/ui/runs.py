@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from kvchat.clusters import outside
+from kvchat.sanitize import one_line
 
 
 class Run(NamedTuple):
@@ -39,6 +40,11 @@ def fit(text: str, width: int) -> str:
         return text
     kept = set_cell_size(text, width - 1).rstrip()
     return kept[: outside(text, len(kept))].rstrip() + "…"
+
+
+def shown(text: str, width: int) -> str:
+    """Text from outside on one line of at most `width` cells."""
+    return fit(one_line(text, max(1, width)), width)
 
 
 def ending(text: str, width: int) -> str:

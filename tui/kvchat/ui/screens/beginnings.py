@@ -11,7 +11,8 @@ from kvchat.config.personas import Persona
 from kvchat.documents.trunks import Trunk
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, day_time
-from kvchat.ui.screens.kit import MUTED, FilterList, content, highlighted, joined, kept, shown
+from kvchat.ui.runs import shown
+from kvchat.ui.screens.kit import MUTED, FilterList, content, highlighted, joined, kept
 
 
 class Beginning(NamedTuple):

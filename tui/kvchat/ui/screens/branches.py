@@ -27,7 +27,8 @@ from kvchat.text.format import count, counted, moment
 from kvchat.text.notes import note_sentence
 from kvchat.text.tools import shown_call
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.kit import ACCENT, BAD, MARK_TONES, MUTED, USER, ListModal, RowList, content, joined, shown
+from kvchat.ui.runs import shown
+from kvchat.ui.screens.kit import ACCENT, BAD, MARK_TONES, MUTED, USER, ListModal, RowList, content, joined
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, mark_of
 
 WIDE = 90

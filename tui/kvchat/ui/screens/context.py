@@ -22,7 +22,9 @@ from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import size
+from kvchat.text.messages import removed_words
 from kvchat.ui.bindings import binding, bindings
+from kvchat.ui.runs import shown
 from kvchat.ui.screens.kit import (
     ACCENT,
     BAD,
@@ -36,8 +38,6 @@ from kvchat.ui.screens.kit import (
     RowList,
     content,
     joined,
-    removed_words,
-    shown,
 )
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item
 from kvchat.ui.widgets.composer.context_line import GLYPHS

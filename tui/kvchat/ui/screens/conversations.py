@@ -32,7 +32,7 @@ from kvchat.prompt.tags import (
 from kvchat.sanitize import one_line
 from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
 from kvchat.ui.bindings import bindings
-from kvchat.ui.runs import fit
+from kvchat.ui.runs import fit, shown
 from kvchat.ui.screens.kit import (
     ACCENT,
     MARK_TONES,
@@ -51,7 +51,6 @@ from kvchat.ui.screens.kit import (
     highlighted,
     joined,
     kept,
-    shown,
 )
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 

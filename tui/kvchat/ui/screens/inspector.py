@@ -60,6 +60,7 @@ from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
 from kvchat.text.stats import REUSE, answers_words, unknown_words
 from kvchat.ui.bindings import bindings
+from kvchat.ui.runs import shown
 from kvchat.ui.screens.kit import (
     BAD,
     CACHED,
@@ -74,7 +75,6 @@ from kvchat.ui.screens.kit import (
     RowList,
     content,
     joined,
-    shown,
 )
 from kvchat.ui.widgets.bars import split_cells
 from kvchat.ui.widgets.header_text import HOSTS

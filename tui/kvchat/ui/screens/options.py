@@ -29,7 +29,8 @@ from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
 from kvchat.text.prices import FREE, change_price
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.kit import BAD, MUTED, STRONG, FilterLine, LongText, Modal, RowList, content, shown
+from kvchat.ui.runs import shown
+from kvchat.ui.screens.kit import BAD, MUTED, STRONG, FilterLine, LongText, Modal, RowList, content
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts

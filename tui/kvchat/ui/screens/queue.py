@@ -14,7 +14,8 @@ from kvchat.chat.events import EventBus, QueueChanged, ServiceEvent
 from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.kit import ACCENT, MUTED, ListModal, RowList, content, shown
+from kvchat.ui.runs import shown
+from kvchat.ui.screens.kit import ACCENT, MUTED, ListModal, RowList, content
 
 QueueAct = tuple[Literal["edit", "send"], Queued]
 

@@ -31,6 +31,7 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
 from kvchat.text.servers import FAILS, model_name
 from kvchat.ui.bindings import binding
+from kvchat.ui.runs import shown
 from kvchat.ui.screens.kit import (
     ACCENT,
     BAD,
@@ -46,7 +47,6 @@ from kvchat.ui.screens.kit import (
     highlighted,
     joined,
     kept,
-    shown,
 )
 from kvchat.ui.widgets.header_text import HOSTS
 from kvchat.ui.widgets.transcript import Transcript

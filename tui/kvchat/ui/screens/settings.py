@@ -21,6 +21,7 @@ from kvchat.commands.setting_rows import SettingRow, given_words
 from kvchat.config import ConfigError
 from kvchat.config.option import OptionKind
 from kvchat.ui.bindings import bindings
+from kvchat.ui.runs import shown
 from kvchat.ui.screens.export import ChoiceLine
 from kvchat.ui.screens.kit import (
     ACCENT,
@@ -35,7 +36,6 @@ from kvchat.ui.screens.kit import (
     highlighted,
     joined,
     kept,
-    shown,
 )
 
 if TYPE_CHECKING:

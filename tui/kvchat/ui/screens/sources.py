@@ -31,21 +31,11 @@ from kvchat.documents.source_state import NOT_TEXT, SourceState, file_lines, pla
 from kvchat.paths import reason
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean, one_line
+from kvchat.text.format import home_path
+from kvchat.text.messages import removed_words
 from kvchat.ui.bindings import bindings
 from kvchat.ui.runs import ending
-from kvchat.ui.screens.kit import (
-    ACCENT,
-    BAD,
-    MUTED,
-    ListModal,
-    Part,
-    RowList,
-    content,
-    highlighted,
-    home_path,
-    joined,
-    removed_words,
-)
+from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, ListModal, Part, RowList, content, highlighted, joined
 from kvchat.ui.terminal import copy
 from kvchat.ui.widgets.transcript import breaks, headings_of, title_of
 

@@ -26,7 +26,8 @@ from kvchat.chat.errors import ChatError
 from kvchat.documents.collection import Collection, is_name, named, unused
 from kvchat.sanitize import one_line
 from kvchat.ui.bindings import bindings
-from kvchat.ui.screens.kit import BAD, MUTED, FilterInput, ListModal, RowList, content, shown
+from kvchat.ui.runs import shown
+from kvchat.ui.screens.kit import BAD, MUTED, FilterInput, ListModal, RowList, content
 
 MOST = 500
 """Folders that are offered."""

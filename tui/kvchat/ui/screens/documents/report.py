@@ -13,10 +13,10 @@ from textual.widgets import Static
 
 from kvchat.documents.collection import Collection, CollectionStatus, IndexingReport, Skipped
 from kvchat.sanitize import one_line
-from kvchat.text.format import counted, size
+from kvchat.text.format import counted, home_path, size
 from kvchat.ui.runs import ending
 from kvchat.ui.screens.documents.rows import changes_words, other_kinds
-from kvchat.ui.screens.kit import BAD, MUTED, FilterList, content, highlighted, home_path, joined, kept
+from kvchat.ui.screens.kit import BAD, MUTED, FilterList, content, highlighted, joined, kept
 
 
 class ReportScreen(FilterList[Skipped, None]):

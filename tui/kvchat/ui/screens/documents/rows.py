@@ -16,9 +16,9 @@ from textual.content import Content
 from kvchat.documents.collection import Collection, CollectionStatus, IndexingProgress, IndexingReport, Skipped
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.sanitize import one_line
-from kvchat.text.format import UNKNOWN, age, count, counted, duration, moment, percent, size
-from kvchat.ui.runs import ending
-from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
+from kvchat.text.format import UNKNOWN, age, count, counted, duration, home_path, moment, percent, size
+from kvchat.ui.runs import ending, shown
+from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, Part, content, joined
 
 WIDE = 84
 """From this many cells on, a row shows the folder too."""

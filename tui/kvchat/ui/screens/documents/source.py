@@ -25,10 +25,10 @@ from kvchat.chat.events import DocumentsChanged, IndexingProgressed, ServiceEven
 from kvchat.documents.collection import Collection, CollectionStatus
 from kvchat.prompt.conversation import OFF
 from kvchat.sanitize import one_line
-from kvchat.text.format import counted
+from kvchat.text.format import counted, home_path
 from kvchat.ui.screens.documents import rows as words
 from kvchat.ui.screens.documents.rows import DocumentRowData, RetrievalChoice
-from kvchat.ui.screens.kit import Choice, ConfirmScreen, Due, Hint, ManagerSource, Page, home_path
+from kvchat.ui.screens.kit import Choice, ConfirmScreen, Due, Hint, ManagerSource, Page
 from kvchat.ui.terminal import copy
 
 if TYPE_CHECKING:

@@ -50,10 +50,7 @@ if TYPE_CHECKING:
     from kvchat.ui.screens.kit.tones import WASTED as WASTED
     from kvchat.ui.screens.kit.tones import Part as Part
     from kvchat.ui.screens.kit.tones import content as content
-    from kvchat.ui.screens.kit.tones import home_path as home_path
     from kvchat.ui.screens.kit.tones import joined as joined
-    from kvchat.ui.screens.kit.tones import removed_words as removed_words
-    from kvchat.ui.screens.kit.tones import shown as shown
 
 __getattr__, __dir__ = door(
     __name__,
@@ -82,10 +79,7 @@ __getattr__, __dir__ = door(
             "WARNING",
             "WASTED",
             "content",
-            "home_path",
             "joined",
-            "removed_words",
-            "shown",
         ),
     },
 )

@@ -17,9 +17,10 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.sanitize import one_line
+from kvchat.ui.runs import shown
 from kvchat.ui.screens.kit.modal import ListModal
 from kvchat.ui.screens.kit.rows import FilterInput, FilterLine, RowList
-from kvchat.ui.screens.kit.tones import MUTED, STRONG, content, joined, shown
+from kvchat.ui.screens.kit.tones import MUTED, STRONG, content, joined
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -17,10 +17,11 @@ from textual.content import Content
 from kvchat.chat.background.extraction import QueueRow
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.sanitize import clean, one_line
-from kvchat.text.format import age, counted, moment
+from kvchat.text.format import age, counted, home_path, moment
 from kvchat.text.memory import job_reason
 from kvchat.text.servers import model_name
-from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, Part, content, highlighted, home_path, joined, shown
+from kvchat.ui.runs import shown
+from kvchat.ui.screens.kit import ACCENT, BAD, MUTED, Part, content, highlighted, joined
 
 KIND_MARKS: Mapping[Kind, str] = {
     Kind.IDENTITY: "@",
