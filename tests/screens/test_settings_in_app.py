@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from app_kit import Drive, Driven
+from textual.widgets._toast import Toast
 
 from kvchat.config import load
 from kvchat.config.edit import save_setting
@@ -104,6 +105,16 @@ async def test_a_theme_is_chosen_among_its_words(drive: Drive, file: Path) -> No
         await app.until(lambda: "Saved." in app.prose)
         chosen = load(file)[0].theme
         assert app.app.theme == chosen != "auto" and f'theme = "{chosen}"' in file.read_text()
+
+
+@pytest.mark.parametrize("theme", ["kvchat-day", "kvchat-paper", "kvchat-night", "kvchat-ember"])
+async def test_a_notice_stands_out_from_the_page(drive: Drive, theme: str) -> None:
+    async with drive(toasts=True) as app:
+        app.app.theme = theme
+        app.chat.workspace.say("Copied")
+        await app.until(lambda: "Copied" in app.text)
+        _, tint = app.app.screen.query_one(Toast).background_colors
+        assert abs(tint.brightness - app.chat.background_colors[1].brightness) > 0.04
 
 
 async def test_what_is_read_at_the_start_says_so_and_leaves_the_run_alone(drive: Drive, file: Path) -> None:

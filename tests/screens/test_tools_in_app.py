@@ -16,6 +16,7 @@ from app_kit import Drive, Driven
 from kvchat.chat.errors import ChatError
 from kvchat.config import Settings
 from kvchat.prompt.message import State
+from kvchat.text.tools import TOOL_GROUPS
 from toyserver import ToyServer, Visit, calls, tokens
 
 READ = '{"path": "a.txt"}'
@@ -49,6 +50,7 @@ async def test_the_tools_are_chosen_in_a_dialog_with_their_price(drive: Drive, s
         await app.command(line)
         await app.opens("ToolsScreen")
         assert "Use none" in app.prose and re.search(r"\[ \] files +~\d+ tokens read files", app.prose)
+        assert all(words in app.prose for words in TOOL_GROUPS.values()), "none is cut"
         await app.press("space")
         await app.until(lambda: "[x] files" in app.prose)
         assert "Use them prefills ~" in app.prose

@@ -20,10 +20,10 @@ DECISIONS = {
 LETTERS = {"y": Decision.ONCE, "c": Decision.CONVERSATION, "a": Decision.ALWAYS}
 """The letters that answer the question in a line, in addition to `n`."""
 TOOL_GROUPS = {
-    "files": "read files of the folder that kvchat was started in",
+    "files": "read files of the folder kvchat runs in",
     "documents": "search your collections",
     "web": "search the web, and read pages of it",
-    "python": "compute by Python that has neither files nor a network",
+    "python": "run Python, without files or a network",
 }
 """What the groups do."""
 _GROUP_OF = {tool.name: group for group, tools in GROUPS.items() for tool in tools}
