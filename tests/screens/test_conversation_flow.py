@@ -271,6 +271,10 @@ async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, serve
         await app.until(lambda: f"127.0.0.1:{port}" in app.prose)
         await app.settled()
         assert app.path[-1].state is State.ERROR
+        id = app.conversation.id
+        await app.run("new")
+        await app.until(lambda: app.said == [] and "ready" not in app.lines[-2])
+        await app.open(id)
         server._server = await asyncio.start_server(server._handle, "127.0.0.1", port, limit=1 << 24)
         await app.focus_transcript()
         await app.press("r")
@@ -316,6 +320,7 @@ async def test_the_first_run_says_what_to_do_and_an_address_ends_it(drive: Drive
     async with drive(server=None) as app:
         await app.until(lambda: "No model server answered on this machine" in app.text)
         assert "llama.cpp 9931 or 8080" in app.text
+        assert "ready" not in app.lines[-2]
         assert "none on this disk yet: takes the path of a .gguf" in app.prose
         await app.press("shift+tab")
         app.chat.query_one("WelcomePanel").focus()
@@ -325,7 +330,7 @@ async def test_the_first_run_says_what_to_do_and_an_address_ends_it(drive: Drive
         await app.opens("ModelPicker")
         await app.type(server.url)
         await app.press("enter")
-        await app.until(lambda: "No model server answered" not in app.text)
+        await app.until(lambda: "No model server answered" not in app.text and "ready" in app.lines[-2])
         await app.say("hi")
         assert app.shown == ["hi", "Hello"]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kvchat.ui.screens.kit import Choice
 
 GONE = frozenset({"lost", "failed"})
+OFF = GONE | {"none"}
 
 
 class Fetch(Struct, eq=False):
@@ -59,8 +60,9 @@ class ServerController:
         """The trouble that was shown already."""
 
     def show(self) -> None:
-        """The header."""
+        """The header, and whether the status line is ready."""
         server, connection = self._servers.info, self._servers.connection
+        self._status.set_ready(connection.phase not in OFF)
         self._header.set_state(
             HeaderState(
                 model=self.workspace.model(),

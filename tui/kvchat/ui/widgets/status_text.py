@@ -47,12 +47,19 @@ class Live(Struct, frozen=True):
 
 
 def settled(
-    turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False, key: str = "F2"
+    turns: Sequence[TurnFigures],
+    width: int,
+    *,
+    state: State = State.DONE,
+    seen: bool = False,
+    key: str = "F2",
+    ready: bool = True,
 ) -> list[Run]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
-    tokens are a sentence with their cause until it was `seen`; `key` leads to more."""
+    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `ready`: whether there is a server
+    to ask, for a branch without turns."""
     if not turns:
-        return [Run("ready", "quiet")]
+        return [Run("ready", "quiet")] if ready else []
     turn = turns[-1]
     if turn.evaluated_tokens is None:
         return _unreported(turn, state)

@@ -44,6 +44,7 @@ class StatusLine(BarLine):
         self._waiting = ""
         self._aside = ""
         self._problem = ""
+        self._ready = True
         self._memory, self._memory_key = "", ""
         self._background = ""
         self._warm_up: PromptProgress | None = None
@@ -77,6 +78,12 @@ class StatusLine(BarLine):
         """What went wrong and what to do, in place of the turn's figures; empty: nothing."""
         self._problem = words
         self.refresh()
+
+    def set_ready(self, ready: bool) -> None:
+        """Whether there is a server to ask: the header says so where there is none."""
+        if ready != self._ready:
+            self._ready = ready
+            self.refresh()
 
     def set_memory(self, words: str, key: str = "") -> None:
         """Show what was noted since the user looked last, at the right end until it is looked at; empty: nothing. `key`
@@ -112,7 +119,9 @@ class StatusLine(BarLine):
             if self._live is not None
             else [Run(fit(one_line(self._problem), width), "alert")]
             if self._problem
-            else status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key)
+            else status_text.settled(
+                self._turns, screen, state=self._state, seen=seen, key=self.why_key, ready=self._ready
+            )
         )
         aside = [Run(one_line(self._aside), "quiet")] if self._aside else []
         if self._warms_up and self._live is None:
