@@ -126,6 +126,7 @@ class ConversationView:
         self._sidebar.refresh_marks()
         if self.workspace.current is not None:
             self._show_aside()
+            self._panel.show()
             self._show_rail()
             self._empty.show()
 
@@ -150,6 +151,7 @@ class ConversationView:
         self._status.set_live(None)
         self._transcript.set_live(None)
         self._show_pictures(path)
+        self._panel.show()
         self._show_rail()
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
         self._speed = self._speeds.on(path)
@@ -205,8 +207,7 @@ class ConversationView:
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:
-        """Show where the tokens are now: next to the messages, and in the panel."""
-        self._panel.show()
+        """Show next to the messages where their tokens are now."""
         self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
     def _show_context(self, used: int | None, *, exact: bool = True) -> None:
@@ -229,6 +230,7 @@ class ConversationView:
         news = (live.prefill, live.waiting, live.first_token_at)
         if news != self._told_news:
             self._told_news = news
+            self._show_rail()
             self.tick()
 
     def answer_ended(self, id: str, node: str) -> None:
@@ -316,7 +318,7 @@ class ConversationView:
         speed = self._speeds.tokens_per_second(conversation.id)
         self._transcript.set_live(self._server.offline_row(live) or live_row(live, now, speed))
         self._status.set_live(live_of(live, now, speed=speed))
-        self._show_rail()
+        self._panel.show()
         progress, reported = live.prefill, live.reported
         prompt = reported.prompt_tokens or (progress.total if progress else None)
         if prompt is not None:
