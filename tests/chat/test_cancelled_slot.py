@@ -260,7 +260,7 @@ async def test_the_warm_up_after_esc_waits_too(desk: Desk) -> None:
     desk.service.warm_up.enabled = True
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service.servers.link().cache.cancelled)
+        await until(lambda: not desk.service.servers.link().cache.cancelled.requests)
         figures = await desk.ask(id, "And then?")
         assert desk.service.store.warmups().tokens <= CLOSE
     assert beyond(figures, known) <= CLOSE, figures
@@ -309,7 +309,7 @@ async def test_nothing_waits_for_another_client(desk: Desk) -> None:
     slot = desk.service.servers.link().cache.simulated.guesses.said.slot
     with desk.server.slowed():
         await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service.servers.link().cache.cancelled)
+        await until(lambda: not desk.service.servers.link().cache.cancelled.requests)
     async with httpx.AsyncClient(timeout=None) as client:
         body = {"prompt": WORDS, "n_predict": 4000, "id_slot": slot, "ignore_eos": True, "stream": True}
         async with client.stream("POST", f"{desk.server.url}/completion", json=body) as answer:

@@ -133,5 +133,5 @@ async def test_an_old_note_and_one_that_is_none_tell_nothing() -> None:
     for note in (server.notes[0], "", "null", "{}", '{"at": 1, "slots": 3}', "[]", '{"at": "x", "slots": []}'):
         server.notes.append(note)
         other.take_over()
-    assert not other
+    assert not other.requests
     await one.free()

@@ -131,7 +131,7 @@ async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str)
     await service.conversations.wait(conversation.id)
     await service.servers.link().cache.settled()
     figures = conversation.path()[-1].figures
-    system = service.core.branch_requests.after(conversation, conversation.path()[:1])
+    system = service.core.branch_requests.after(conversation.record, conversation.path()[:1])
     stays = len(service.servers.link().cache.prompts.known_prefix(system))
     assert abs(price.tokens - (figures.prompt_tokens - stays)) <= 1
     assert service.prices.estimate(conversation.id, "edit", first.id).tokens < figures.prompt_tokens

@@ -126,7 +126,9 @@ async def test_two_chats_that_do_not_fit_side_by_side_cost_nothing_at_a_switch(d
 
 async def prefix_of(play: Play, id: str) -> Tokens:
     conversation = await play.service.conversations.open(id)
-    prefix = await play.cache.prompts.prefix(play.service.core.branch_requests.after(conversation, conversation.path()))
+    prefix = await play.cache.prompts.prefix(
+        play.service.core.branch_requests.after(conversation.record, conversation.path())
+    )
     assert prefix is not None
     return prefix
 

@@ -114,7 +114,7 @@ async def test_each_row_shows_what_the_next_request_takes_from_the_cache(
             path = here.path()
             rows, unknown = shown(play, here)
             known += not unknown
-            prefix = play.cache.prompts.known_prefix(play.service.core.branch_requests.after(here, path)) or ()
+            prefix = play.cache.prompts.known_prefix(play.service.core.branch_requests.after(here.record, path)) or ()
             figures = await sent(play, act, here, chance)
             assert figures.cached_tokens is not None
             kept = min(figures.cached_tokens, len(prefix))  # the question may begin as an earlier one did
@@ -189,7 +189,7 @@ async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Pat
             rows, unknown = shown(play, conversation)
             sources |= {stretch.where for stretch in play.service.rail.stretches(here).values()}
             prefix = play.cache.prompts.known_prefix(
-                play.service.core.branch_requests.after(conversation, conversation.path())
+                play.service.core.branch_requests.after(conversation.record, conversation.path())
             )
             figures = await play.say(here, text(chance, [20]))
             assert figures.cached_tokens is not None and prefix is not None and not unknown

@@ -128,7 +128,7 @@ async def test_after_a_restart_the_next_request_has_the_calls_and_the_tools(make
 async def test_every_other_request_has_the_same_tools_and_may_not_call_them(allowed, server, folder):
     conversation = await said(allowed, server, calls(READ_A), tokens("Ten.", prompt=60))
     path = conversation.path()
-    assert allowed.core.branch_requests.after(conversation, path).tools == path[0].message.tools
+    assert allowed.core.branch_requests.after(conversation.record, path).tools == path[0].message.tools
     server.on_chat(tokens("A title", prompt=70))
     link = allowed.servers.link(conversation.id)
     async with link.lane.chat(conversation.id, ends_spare=False):

@@ -276,7 +276,9 @@ class Compactor:
         self._tracked = None
         if cache is not None and tracked is not None:
             await cache.ended(tracked, answer.figures)
-            cache.left(tracked, EndedAnswers([answer]), self._core.branch_requests.after(conversation, [*path, answer]))
+            cache.left(
+                tracked, EndedAnswers([answer]), self._core.branch_requests.after(conversation.record, [*path, answer])
+            )
 
     def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Summary:
         """The summary in an answer. Raises ChatError when it cannot be used."""
@@ -302,7 +304,7 @@ class Compactor:
         await self._core.conversations.update(conversation, context_used=after)
         cache = self._core.servers.link(conversation.id).cache
         if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
-            await cache.prompts.prefix(self._core.branch_requests.after(conversation, conversation.path()))
+            await cache.prompts.prefix(self._core.branch_requests.after(conversation.record, conversation.path()))
             self._core.events.tell(WarmthChanged())
         plan = summary.plan
         return Compacted(

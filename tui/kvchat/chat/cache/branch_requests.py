@@ -26,21 +26,18 @@ class BranchRequests:
         self._conversations = conversations
         self._servers = servers
 
-    def after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
-        """The request that goes on after `path`."""
-        return self._of(conversation.record, path)
-
     def after_tip(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
         """The request that goes on after the message with this digest; None where the conversation has none."""
         end = next((node for node in conversation.tree if node.digest.hex() == tip), None)
-        return self.after(conversation, conversation.tree.path(end.id)) if end is not None else None
+        return self.after(conversation.record, conversation.tree.path(end.id)) if end is not None else None
 
     def known_ids(self, id: str, path: Sequence[Node]) -> int | None:
         """How many token ids are known of a conversation's branch; None where its prompts go as messages."""
-        known = self._of(self._conversations.find(id), path).known
+        known = self.after(self._conversations.find(id), path).known
         return len(known.tokens) if known is not None else None
 
-    def _of(self, record: Conversation, path: Sequence[Node]) -> ChatTurn:
+    def after(self, record: Conversation, path: Sequence[Node]) -> ChatTurn:
+        """The request of a conversation that goes on after `path`."""
         info = self._servers.link(record.id).info
         model = self._servers.asked_model(record.id)
         options = dict(record.template_options)

@@ -29,9 +29,6 @@ class CancelledSlots:
         self.requests = CancelledRequests()
         self._watch: asyncio.Task[None] | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.requests)
-
     def add(self, slot: int, most: int, *, heard: bool = True) -> None:
         """As of `CancelledRequests`."""
         self.requests.add(slot, most, heard=heard)

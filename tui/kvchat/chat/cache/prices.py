@@ -114,7 +114,7 @@ class Prices:
         if not self._core.servers.consent.agreed_to(cache.server):
             return estimate
         asks = path[-1].role in (Role.USER, Role.TOOL) or act == "continue"
-        turn = self._core.branch_requests.after(conversation, path)
+        turn = self._core.branch_requests.after(conversation.record, path)
         if options is not None:
             turn = self._core.branch_requests.by_ids(
                 replace(turn, template_options=options, known=None), path, cache.server
@@ -170,7 +170,7 @@ class Prices:
             return price(whole - held + whole * others, speed, start=held, exact=False)
         try:
             async with asyncio.timeout(PRICE_S):
-                tokens = await cache.prompts.prompt(self._core.branch_requests.after(conversation, path))
+                tokens = await cache.prompts.prompt(self._core.branch_requests.after(conversation.record, path))
         except TimeoutError:
             tokens = None
         if not tokens:

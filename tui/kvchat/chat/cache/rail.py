@@ -59,7 +59,7 @@ class Rail:
         cache = self._core.tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:
             return _by_size(self._core.tracker.warmth(conversation.id), path)
-        turn = self._core.branch_requests.after(conversation, path)
+        turn = self._core.branch_requests.after(conversation.record, path)
         prefix = cache.prompts.known_prefix(turn)
         if not prefix:
             self._read(cache, turn, path[-1].id)

@@ -13,7 +13,7 @@ from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache import Held, Plan, PlannedWay, Rewind, Tokens, Way
 from kvchat.cache.tracking import DETOUR, WORTH, Restorable
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.states.snapshots import Refused
+from kvchat.chat.cache.states.snapshots import Refused, Snapshots
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
 from kvchat.chat.cache.tracked_turn import PreparedRequest
 from kvchat.chat.conversations.live import OpenConversation
@@ -50,11 +50,14 @@ class Routes:
                 await self.prepare(backend, cache, way, turn.session_id, path)
                 return way.slot if way.way is Way.PIN else None
         prefix = cache.prompts.known_prefix(before)
-        others_return = cache.simulated.best.shape.gives_own_slots and any(
-            cache.simulated.journal.returns_for(turn.session_id, cache.simulated.server).values()
-        )
-        if prefix is None and (others_return or self._candidates(cache, path) or self._secured(cache)):
-            prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than its ids take to read
+        if prefix is None:
+            snapshots, simulated = self._saver.snapshots(cache), cache.simulated
+            others_return = simulated.best.shape.gives_own_slots and any(
+                simulated.journal.returns_for(turn.session_id, simulated.server).values()
+            )
+            is_saved = snapshots is not None and (snapshots.candidates(digests(path)) or self._saver.contents(cache))
+            if others_return or is_saved:
+                prefix = await self._read(cache.prompts.prefix(before))  # what is saved is more than reading ids takes
         if prefix and prepared.asked_before:  # what holds the question, too, is not lost
             prefix = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn)) or prefix
         if not prefix:
@@ -70,7 +73,7 @@ class Routes:
         if conversation is None:
             return self._way_sparing(cache, "", Tokens.unknown(OWN_PROMPT)) is not None
         path = conversation.path()
-        prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation, path))
+        prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation.record, path))
         way = self._way_sparing(cache, conversation.id, prefix) if prefix else None
         return not prefix or (way is not None and way.tokens <= max(WORTH, len(prefix) // 4))
 
@@ -86,7 +89,7 @@ class Routes:
         open = self._core.conversations.loaded.get(self._core.conversations.looked_at)
         if open is None or open.id == id or self._core.servers.link(open.id).cache is not cache:
             return None
-        return cache.prompts.known_prefix(self._core.branch_requests.after(open, open.path()))
+        return cache.prompts.known_prefix(self._core.branch_requests.after(open.record, open.path()))
 
     async def _read(self, asked: Awaitable[Tokens | None]) -> Tokens | None:
         try:
@@ -122,12 +125,13 @@ class Routes:
 
     def options(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """As `plan`, for somebody who only wants to know."""
+        snapshots = self._saver.snapshots(cache)
         return cache.simulated.before(
             prefix,
             id,
             detour=self._core.settings.cache.detour,
-            restorable=self._restorable(cache, path, prefix),
-            secured=self._secured(cache),
+            restorable=self._restorable(cache, snapshots, path, prefix) if snapshots is not None else None,
+            secured=self._secured(cache, snapshots) if snapshots is not None else None,
             idle=idle,
         )
 
@@ -138,48 +142,46 @@ class Routes:
 
     def saved_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
         """Tokens of a branch that its best snapshot without other messages holds."""
-        return max((one.tokens for one in self._candidates(cache, path) if _is_whole(one, path)), default=0)
-
-    def _candidates(self, cache: ServerCache, path: Sequence[Node]) -> Sequence[Snapshot]:
         snapshots = self._saver.snapshots(cache)
-        return snapshots.candidates(digests(path)) if snapshots is not None else ()
+        found = snapshots.candidates(digests(path)) if snapshots is not None else ()
+        return max((one.tokens for one in found if _is_whole(one, path)), default=0)
 
-    def _restorable(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens) -> Restorable | None:
+    def _restorable(
+        self, cache: ServerCache, snapshots: Snapshots, path: Sequence[Node], prefix: Tokens
+    ) -> Restorable | None:
         """The snapshot of which the server reuses most for `prefix`, which `path` renders to."""
-        snapshots = self._saver.snapshots(cache)
-        found = [(self._reused(cache, one, path, prefix), one) for one in self._candidates(cache, path)]
+        candidates = snapshots.candidates(digests(path))
+        found = [(self._reused(cache, snapshots.ids(one), one, path, prefix), one) for one in candidates]
         tokens, best = max(found, key=lambda pair: pair[0], default=(0, None))
-        if snapshots is None or best is None or not tokens:
+        if best is None or not tokens:
             return None
         # What the user keeps comes back wherever it holds more: a restore takes a moment whatever its size.
         is_kept = best.conversation in self._saver.claims.all()
         cost = 0 if is_kept else self._saver.as_tokens(cache, snapshots.seconds(best))
         return Restorable(tokens, cost, best.name)
 
-    def _reused(self, cache: ServerCache, snapshot: Snapshot, path: Sequence[Node], prefix: Tokens) -> int:
-        """Tokens of `prefix` that the server reuses of a snapshot, as far as is known.
+    def _reused(
+        self, cache: ServerCache, ids: Tokens | None, snapshot: Snapshot, path: Sequence[Node], prefix: Tokens
+    ) -> int:
+        """Tokens of `prefix` that the server reuses of a snapshot with these `ids`, as far as is known.
 
         Of one with other messages too a model that cannot go back at will goes on from a checkpoint, where the files of
         the server's build have these and its rules are known.
         """
-        simulated, snapshots = cache.simulated, self._saver.snapshots(cache)
-        ids = snapshots.ids(snapshot) if snapshots is not None else None
-        guesses = [simulated.best]
+        guesses = [cache.simulated.best]
         if not (whole := _is_whole(snapshot, path)):
-            guesses.append(simulated.guesses.modest(prefix))
+            guesses.append(cache.simulated.guesses.modest(prefix))
         goes_back = all(guess.shape.rewind is Rewind.ANYWHERE for guess in guesses)
         if ids is None or not (goes_back or (cache.simulated.is_sure and snapshot.memory.checkpoints)):
             return snapshot.tokens if whole else 0
         return min(guess.reused_of(Held(ids, "", 0.0, snapshot.memory), prefix) for guess in guesses)
 
-    def _secured(self, cache: ServerCache) -> dict[int, int]:
+    def _secured(self, cache: ServerCache, snapshots: Snapshots) -> dict[int, int]:
         """By slot whose state is in a snapshot, or can be put into one: what that and restoring it cost, in tokens."""
-        snapshots, found = self._saver.snapshots(cache), dict[int, int]()
-        for slot in range(len(cache.simulated.best.slots)) if snapshots is not None else ():
-            held = self._saver.content(cache, slot)
-            if snapshots is not None and held is not None:
-                seconds = snapshots.seconds_for(held.tokens)
-                found[slot] = self._saver.as_tokens(cache, seconds if snapshots.saved(held) else 2 * seconds)
+        found = dict[int, int]()
+        for held in self._saver.contents(cache):
+            seconds = snapshots.seconds_for(held.tokens)
+            found[held.slot] = self._saver.as_tokens(cache, seconds if snapshots.saved(held) else 2 * seconds)
         return found
 
     async def prepare(

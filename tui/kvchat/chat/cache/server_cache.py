@@ -185,7 +185,7 @@ class ServerCache:
     async def stays(self) -> bool:
         """Look at the slots of a server that was heard of within `AWAKE_S`: whether they are just as the last request
         left them, so that the same process still answers with the same model."""
-        if monotonic() - self.heard_at > AWAKE_S or self.slots.running is not None or self.cancelled:
+        if monotonic() - self.heard_at > AWAKE_S or self.slots.running is not None or self.cancelled.requests:
             return False
         counts = await self._counts() or ()
         if not self.slots.is_as_left(counts):
@@ -250,7 +250,7 @@ class ServerCache:
                 await asyncio.wait_for(self._current.closed.wait(), LOOK_S)
             except TimeoutError:
                 self._end_unknown(self._current)
-        if self.cancelled and await self._goes_to_a_cancelled_one(turn):
+        if self.cancelled.requests and await self._goes_to_a_cancelled_one(turn):
             emit(Waiting("cancelled", 0.0))
             await self.cancelled.free()
             emit(Waiting("prefill", 0.0))
@@ -573,7 +573,7 @@ class ServerCache:
         """Whether the server itself says that the answer ended in the slot it was played in, which holds `left` tokens:
         where kvchat ends with it, no look is needed."""
         slot = request.prediction.slot
-        is_so = self.is_brief and not self.cancelled and request.turn.answers == 1
+        is_so = self.is_brief and not self.cancelled.requests and request.turn.answers == 1
         return is_so and (shown.slot, shown.left) == (slot, left) and self.slots.is_told(slot, left)
 
     def _unplayed(self, request: SentRequest, answer: Node, counts: Sequence[SlotCount]) -> None:

@@ -382,7 +382,7 @@ class CacheTracker:
             path = conversation.tree.path(answer.id)
             if others and any(map(_ran_out, ended.answers)):
                 cache.simulated.slots.ran_out()
-            cache.left(tracked, ended, self._requests.after(conversation, path))
+            cache.left(tracked, ended, self._requests.after(conversation.record, path))
             self._ground.in_background(self.learn(link, cache))
             if not link.template_asked and not self._servers.links.is_brief:
                 link.template_asked = True
@@ -530,7 +530,7 @@ class CacheTracker:
         path = conversation.tree.path(node_id)
         if cache is None or not cache.prompts.works:
             return shared.warmth(path, self._ground.timestamp()) if shared else UNKNOWN
-        prefix = cache.prompts.known_prefix(self._requests.after(conversation, path)) or Tokens()
+        prefix = cache.prompts.known_prefix(self._requests.after(conversation.record, path)) or Tokens()
         if not prefix:
             return UNKNOWN
         return _warmth(Holding.of_prompt(cache.simulated, prefix, id, detour=self._ground.settings.cache.detour))

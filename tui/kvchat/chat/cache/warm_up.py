@@ -226,7 +226,7 @@ class WarmUp(ConversationObserver):
         if not path or path[-1].state is State.STREAMING:
             return
         path += closed(path, self._core.timestamp())  # as the next question does
-        turn = self._core.branch_requests.after(conversation, path)
+        turn = self._core.branch_requests.after(conversation.record, path)
         await self._saver.ready(backend)
         begun = await self._questions.next_beginning(conversation)
         prefix = await cache.prompts.prefix(turn, begun)
@@ -272,7 +272,7 @@ class WarmUp(ConversationObserver):
         self._core.events.tell(WarmthChanged())
         try:
             turn = replace(
-                self._core.branch_requests.after(conversation, path), parameters=conversation.record.parameters
+                self._core.branch_requests.after(conversation.record, path), parameters=conversation.record.parameters
             )
             figures = await backend.prefill_messages(turn)
         finally:

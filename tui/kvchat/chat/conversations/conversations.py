@@ -268,10 +268,7 @@ class Conversations:
         self.load(id).draft = text = whole_characters(text)
         for observer in self.observers:
             observer.typed(id)
-        return self._ground.in_background(self._store_draft(id, text))
-
-    async def _store_draft(self, id: str, text: str) -> None:
-        await self._ground.writer.write(lambda: self._store.set_draft(id, text))
+        return self._ground.in_background(self._ground.writer.write(lambda: self._store.set_draft(id, text)))
 
     async def update(self, conversation: OpenConversation, **changes: object) -> None:
         """Store these fields of a conversation."""

@@ -63,7 +63,7 @@ class PromptSizes:
     async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Raises TooLongError where the prompt of `path` does not fit. One whose size is unknown passes."""
         info = self._core.servers.link(conversation.id).info
-        turn = self._core.branch_requests.after(conversation, path)
+        turn = self._core.branch_requests.after(conversation.record, path)
         window = info.window(turn.model) if info is not None else None
         if info is None or not window:
             return

@@ -95,10 +95,7 @@ class Servers(ConversationObserver):
 
     def link(self, id: str = "") -> Link:
         """The server of a conversation; without an id, of the one that is looked at."""
-        return self._link_of(id or self._conversations.looked_at)
-
-    def _link_of(self, id: str) -> Link:
-        record = self._conversations.record(id)
+        record = self._conversations.record(id or self._conversations.looked_at)
         if record is None:
             return self.links.at(self.first())
         if self._one_server and record.id not in self._moved:
@@ -107,27 +104,27 @@ class Servers(ConversationObserver):
 
     def asked_model(self, id: str) -> str:
         """The model that a conversation asks its server for; empty: the one that the server has loaded."""
-        info = self.link(id).info
-        named = self._kept_model(id) or self._named_model(id)
+        link = self.link(id)
+        info, named = link.info, self._kept_model(id, link) or self._named_model(link)
         if info is None or info.known(named) is not None:
             return named
         return next((model.id for model in info.listing if _is_same_file(model.id, named)), named or info.model)
 
-    def _kept_model(self, id: str) -> str:
+    def _kept_model(self, id: str, link: Link) -> str:
         """The model that answered a conversation on its server, or was chosen for it; empty: none, or this run was
         given another."""
         record = self._conversations.record(id)
         if record is None or (id not in self._moved and self._model):
             return ""
-        return record.model if not record.server or self.link(id).leads_to(record.server) else ""
+        return record.model if not record.server or link.leads_to(record.server) else ""
 
-    def _named_model(self, id: str) -> str:
-        """The model that was given for this run, or that the settings name for a conversation's server."""
-        return self._model or self.link(id).connector.server.model
+    def _named_model(self, link: Link) -> str:
+        """The model that was given for this run, or that the settings name for a server."""
+        return self._model or link.connector.server.model
 
     def _names_model(self, link: Link) -> bool:
         """Whether a model is named for a server, or has answered a conversation there."""
-        if self._model or link.connector.server.model:
+        if self._named_model(link):
             return True
         return any(record.model and link.leads_to(record.server) for record in self._conversations.all())
 
@@ -136,7 +133,7 @@ class Servers(ConversationObserver):
         is not there any more; one that is named for this run, or in the settings, is asked for all the same, but where
         the server would silently let another model answer."""
         model = self.asked_model(conversation.id)
-        is_strict = model != self._named_model(conversation.id) or kinds.kind_of(server.kind).takes_any_model
+        is_strict = model != self._named_model(self.link(conversation.id)) or kinds.kind_of(server.kind).takes_any_model
         if server.listing and server.known(model) is None and is_strict:
             raise failure(
                 Trouble.REFUSED,
@@ -353,7 +350,8 @@ class Servers(ConversationObserver):
         if record is not None and before == record.forked_from and before in self._moved:
             self._moved.add(id)
             link = self.link()
-        self._ground.in_background(self._met(link, is_known=link is self._link_of(before) and link.info is not None))
+        was = self.link(before) if before else self.links.at(self.first())
+        self._ground.in_background(self._met(link, is_known=link is was and link.info is not None))
         self.begin_here(id)
 
     async def _met(self, link: Link, *, is_known: bool = False) -> None:

@@ -225,7 +225,7 @@ class KeptStates(ConversationObserver):
         if cache is None or self._saver.why_not(id):
             return True
         await cache.settled()
-        prefix = await cache.prompts.prefix(self._core.branch_requests.after(conversation, path))
+        prefix = await cache.prompts.prefix(self._core.branch_requests.after(conversation.record, path))
         if not prefix:
             return True
         held = self._saver.whole(cache, id, path, prefix)

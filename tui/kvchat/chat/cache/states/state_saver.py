@@ -238,7 +238,7 @@ class StateSaver(ConversationObserver):
         lane."""
         conversation = self._core.conversations.load(id)
         path = conversation.path()
-        prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation, path))
+        prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation.record, path))
         if not prefix or digests(path) != cache.heads.get(id):
             return
         if self.whole(cache, id, path, prefix) is None:
