@@ -37,7 +37,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from import_samples import chatgpt  # noqa: E402
+from import_samples import open_webui  # noqa: E402
 from toyserver import ToyServer, tokens  # noqa: E402
 
 CONVERSATIONS = 1000
@@ -320,7 +320,7 @@ def main() -> None:
         url = serve()
         before = Version("before", work / "source", work / "before", url)
         after = Version("after", ROOT, work / "after", url)
-        export = chatgpt(work, CONVERSATIONS)
+        export = open_webui(work, CONVERSATIONS)
         for version in (before, after):
             version.fill(export)
         for pair in range(options.pairs + 1):
