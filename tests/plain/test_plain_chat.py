@@ -419,6 +419,17 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         assert "No side work in 7 days.\n" in await run.type("/memory")
 
 
+async def test_a_code_block_has_the_number_that_it_has_in_the_app() -> None:
+    """What stands in HTML and what is indented is one too; it was left out, and those behind it had other numbers."""
+    answer = "<details>\n<summary>The code</summary>\n```py\na\n```\n</details>\n\n    b\n\n```\nc\n```\n"
+    async with ToyServer() as server:
+        server.on_chat(tokens(answer))
+        async with plain(server.url) as run:
+            await run.type("Write some code.")
+            assert [await run.type(f"/code {number}") for number in "123"] == ["a\n", "b\n", "c\n"]
+            assert await run.type("/code 4") == "There is no code block 4.\n"
+
+
 async def test_memory_is_looked_at_and_changed_as_on_the_command_line(own_folders: Path) -> None:
     """On the open store, with words typed as they come: an apostrophe is none of a shell's."""
     async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TABLES: dict[str, dict[str, int]] = {
     "tui/kvchat": {
-        ".": 500,
+        ".": 590,
         "apart": 220,
         "backends": 6540,
         "cache": 2630,
@@ -33,7 +33,7 @@ TABLES: dict[str, dict[str, int]] = {
         "store": 2330,
         "text": 1440,
         "transfer": 2700,
-        "ui": 12310,
+        "ui": 12270,
         "web": 180,
     },
     "tests": {

@@ -6,6 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_kit import render_markdown
 
+from kvchat.commonmark import code_blocks
 from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
 from kvchat.ui.widgets.transcript.render.rows import copied, text_of
 
@@ -109,10 +110,6 @@ def _streams(draw: st.DrawFn) -> list[str]:
     return [text[:cut] for cut in cuts] + [text]
 
 
-def _code_texts(document: MarkdownDocument) -> list[tuple[str, str]]:
-    return [(code.language, code.text) for code in document.codes]
-
-
 @settings(max_examples=400, deadline=None)
 @given(_streams(), st.sampled_from([20, 44, 90]))
 @example(["para\n#", "para\n#foo\n\nmore\n\nand"], 44)
@@ -133,9 +130,10 @@ def test_streaming_draws_the_same_text_as_drawing_at_once(steps: list[str], widt
         fresh = MarkdownDocument(width)
         fresh.update(text)
         assert text_of(streamed.rows) == text_of(fresh.rows)
-        assert _code_texts(streamed) == _code_texts(fresh)
+        assert streamed.codes == fresh.codes
     streamed.update(steps[-1], final=True)
     assert streamed.rows == render_markdown(steps[-1], width)
+    assert streamed.codes == code_blocks(steps[-1])
 
 
 @settings(max_examples=150, deadline=None)

@@ -10,9 +10,10 @@ from markdown_kit import render_markdown
 from rich.cells import cell_len
 
 from corpus import corpus
+from kvchat.commonmark import code_blocks
 from kvchat.ui.tones import TONES
 from kvchat.ui.widgets.transcript.render.code import with_key
-from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument, code_blocks
+from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
 from kvchat.ui.widgets.transcript.render.rows import copied, text_of
 from kvchat.ui.widgets.transcript.render.wrap import _ONE_CELL, breaks
 
@@ -281,10 +282,28 @@ def test_a_copy_of_code_rows_is_exact() -> None:
 
 def test_code_blocks_are_numbered_wherever_they_stand() -> None:
     text = "```py\na\n```\n\n- item\n\n  ```sh\n  b\n  ```\n\n> ```\n> c\n> ```\n"
-    assert [(code.language, code.text) for code in code_blocks(text)] == [("py", "a"), ("sh", "b"), ("", "c")]
+    assert code_blocks(text) == ["a", "b", "c"]
     labels = [row for row in render_markdown(text, 30) if row.action]
     assert [row.action for row in labels] == ["code:1", "code:2", "code:3"]
     assert [row.text.split() for row in labels] == [["py", "copy"], ["sh", "copy"], ["▎", "copy"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("<details>\n<summary>The code</summary>\n```py\na\n```\n</details>\n\n```\nb\n```\n", ["a", "b"]),
+        ("<!-- words\n```\na\n```\n-->\n", ["a"]),
+        ("Words\n\n    a\n    b\n\n```\nc\n```\n", ["a\nb", "c"]),
+        ("\\[\n```\na\n```\n\\]\n\n```\nb\n```\n", ["b"]),
+        ("```\r\n\ta\r\n```\r\n\r\n~~~\n\x1b[31mb\n~~~", ["\ta", "␛[31mb"]),
+        (">" * 70 + " deep\n\n```\na\n```\n", ["a"]),
+    ],
+)
+def test_a_block_has_the_number_that_is_drawn_in_its_panel(text: str, codes: list[str]) -> None:
+    """Whoever asks for one by its number: the app counts what it drew, plain mode draws nothing."""
+    document = MarkdownDocument(80)
+    document.update(text, final=True)
+    assert document.codes == code_blocks(text) == codes
 
 
 def test_a_code_block_of_a_selected_message_tells_its_key() -> None:

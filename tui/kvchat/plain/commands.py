@@ -331,16 +331,15 @@ class Commands:
             await self._chat.edit(question.id, text)
 
     async def _code(self, number: str) -> None:
-        from markdown_it import MarkdownIt
+        from kvchat.commonmark import code_blocks
 
         wanted = int(number) if number.strip().isdecimal() else 1
         for node in reversed(self._chat.messages()):
-            if node.role is Role.ASSISTANT:
-                blocks = [token.content for token in MarkdownIt("commonmark").parse(node.text) if token.type == "fence"]
-                if blocks and 0 < wanted <= len(blocks):
-                    self._chat.speaker.output.write(blocks[wanted - 1])
-                    self._chat.speaker.output.end()
-                    return
+            blocks = code_blocks(node.text) if node.role is Role.ASSISTANT else []
+            if 0 < wanted <= len(blocks):
+                self._chat.speaker.output.write(blocks[wanted - 1])
+                self._chat.speaker.output.end()
+                return
         self._say(f"There is no code block {wanted}.")
 
     async def _source(self, number: str) -> None:

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from textual.strip import Strip
 
 from kvchat.commands.keymap import KeyOf, default_key
+from kvchat.commonmark import MAX_TEXT, code_blocks
 from kvchat.prompt.message import Role
 from kvchat.reports.rail import NO_WORD, Where
 from kvchat.sanitize import clean
 from kvchat.ui.runs import Run
 from kvchat.ui.widgets.transcript.render.lazy_text import UNSEEN, LazyText
 from kvchat.ui.widgets.transcript.render.message import CARET, NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
-from kvchat.ui.widgets.transcript.render.parser import MAX_TEXT
 from kvchat.ui.widgets.transcript.render.rows import Row
 from kvchat.ui.widgets.transcript.render.sources import linked
 from kvchat.ui.widgets.transcript.render.wrap import plain_rows
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kvchat.prompt.images import Thumbnail
 
 if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty window does not wait for it
-    from kvchat.ui.widgets.transcript.render.code import CodeBlock
     from kvchat.ui.widgets.transcript.render.markdown import MarkdownDocument
 
 Live = Callable[[int], Sequence[Run]]
@@ -44,13 +43,9 @@ def is_long(item: TranscriptItem) -> bool:
     return len(item.text) > MAX_TEXT and not item.streaming
 
 
-def codes_of(item: TranscriptItem) -> list[CodeBlock]:
+def codes_of(item: TranscriptItem) -> list[str]:
     """The code blocks of a message, in the order of their numbers."""
-    if item.role is not Role.ASSISTANT:
-        return []
-    from kvchat.ui.widgets.transcript.render.markdown import code_blocks
-
-    return code_blocks(item.text)
+    return code_blocks(item.text) if item.role is Role.ASSISTANT else []
 
 
 def _body_of(item: TranscriptItem) -> tuple[object, ...]:
@@ -300,6 +295,6 @@ class TranscriptEntry:
         """The first row of the body."""
         return len(self._head)
 
-    def codes(self) -> list[CodeBlock]:
+    def codes(self) -> list[str]:
         """The code blocks, in the order of their numbers."""
         return self._document.codes if self._document is not None else codes_of(self.item)

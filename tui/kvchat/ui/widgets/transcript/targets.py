@@ -27,7 +27,7 @@ def targets_in(entry: TranscriptEntry, number: int, post: Callable[[Message], ob
 
     action, _, value = row.action.partition(":")
     if action == "code" and len(codes := entry.codes()) >= int(value):
-        yield target(-1, CodeCopyRequested(int(value), codes[int(value) - 1].text))
+        yield target(-1, CodeCopyRequested(int(value), codes[int(value) - 1]))
     elif row.action == "fold:context" and given(item.blocks):
         yield target(-1, SourcesRequested(item.node_id))
     cell = 0

@@ -432,7 +432,7 @@ class Transcript(ScrollView, can_focus=True):
         column, marked = self._column, self._selected.index if self.marked is not None else None
         places = reversed(range(len(column))) if marked is None else [marked]
         found = (column.entry(at).codes() if column.is_drawn(at) else codes_of(column[at]) for at in places)
-        return next((codes[number - 1].text for codes in found if 0 < number <= len(codes)), None)
+        return next((codes[number - 1] for codes in found if 0 < number <= len(codes)), None)
 
     def action_fold(self) -> None:
         """Unfold what the message has folded, or fold it all."""
@@ -548,7 +548,7 @@ class Transcript(ScrollView, can_focus=True):
             self._toggle(entry, value)
         elif action == "code" and offset.x >= self.text_width + GUTTER - 9:
             codes = entry.codes()
-            text = codes[int(value) - 1].text if len(codes) >= int(value) else None
+            text = codes[int(value) - 1] if len(codes) >= int(value) else None
             self.post_message(self.CodeCopyRequested(int(value), text))
         elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):
             self.post_message(self.SourcesRequested(entry.item.node_id, numbers))

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from kvchat.commonmark import References
 from kvchat.ui.runs import Run, width_of
-from kvchat.ui.widgets.transcript.render.code import CodeBlock, code_rows
-from kvchat.ui.widgets.transcript.render.highlight import language_of
+from kvchat.ui.widgets.transcript.render.code import code_rows
 from kvchat.ui.widgets.transcript.render.inline import inline_lines, line_end
-from kvchat.ui.widgets.transcript.render.parser import References
 from kvchat.ui.widgets.transcript.render.rows import BLANK, GAP, Row, prefixed
 from kvchat.ui.widgets.transcript.render.table import Table, TableLayout, TableLine, table_line
 from kvchat.ui.widgets.transcript.render.wrap import plain_rows, wrapped
@@ -63,7 +62,7 @@ def gap(previous: str | None, kind: str, blank: bool) -> list[Row]:
 class BlockRenderer:
     """Draws blocks parsed from `lines`; the code blocks it meets are added to `codes`."""
 
-    def __init__(self, lines: Sequence[str], codes: list[CodeBlock], references: References = ()) -> None:
+    def __init__(self, lines: Sequence[str], codes: list[str], references: References = ()) -> None:
         self._lines = lines
         self._codes = codes
         self._references = references
@@ -142,7 +141,7 @@ class BlockRenderer:
     def _code(self, token: Token, width: int) -> list[Row]:
         fence = token.markup if token.type == "fence" else ""
         info = token.info.strip()
-        self._codes.append(CodeBlock(language_of(info), token.content.removesuffix("\n")))
+        self._codes.append(token.content.removesuffix("\n"))
         return code_rows(token.content, info, fence, len(self._codes), width)
 
     def table(self, block: Block) -> Table:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len
 
@@ -26,29 +25,6 @@ _LABEL = "code code-label"
 _EDGE = Run(" ", "code", "")
 _EDGE_AND_MARK = (_EDGE, Run("↪ ", _LABEL, ""))
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_FENCED = re.compile(
-    r"^(?P<indent> {0,3})(?P<fence>(?P<mark>[`~])(?P=mark){2,})(?P<info>[^`\n]*)\n"
-    r"(?P<code>.*?)(?:^ {0,3}(?P=fence)(?P=mark)*[ \t]*$|\Z)",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-class CodeBlock(Struct, frozen=True):
-    """A code block of a message, for copying."""
-
-    language: str
-    text: str
-
-
-def fenced_blocks(text: str) -> list[CodeBlock]:
-    """The fences of a clean text that cannot be parsed whole, those within lists and quotations left out."""
-    return [
-        CodeBlock(
-            language_of(found["info"].strip()),
-            re.sub(rf"^ {{0,{len(found['indent'])}}}", "", found["code"], flags=re.MULTILINE).removesuffix("\n"),
-        )
-        for found in _FENCED.finditer(text)
-    ]
 
 
 def label_row(info: str, fence: str, number: int, width: int) -> Row:

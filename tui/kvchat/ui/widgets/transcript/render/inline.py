@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvchat.commonmark import References, inline_tokens
 from kvchat.sanitize import clean
 from kvchat.ui.runs import Run
-from kvchat.ui.widgets.transcript.render.parser import References, inline_tokens
 from kvchat.ui.widgets.transcript.render.rows import CLOSE, OPEN
 from kvchat.ui.widgets.transcript.render.wrap import untabbed
 

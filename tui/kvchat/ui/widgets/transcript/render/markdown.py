@@ -11,11 +11,10 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
+from kvchat.commonmark import block_tokens, fenced_blocks, references_in
 from kvchat.sanitize import clean
 from kvchat.ui.widgets.transcript.render.blocks import Block, BlockRenderer, blocks_of, gap, start_line
-from kvchat.ui.widgets.transcript.render.code import CodeBlock, OpenFence, fenced_blocks
-from kvchat.ui.widgets.transcript.render.highlight import language_of
-from kvchat.ui.widgets.transcript.render.parser import MAX_TEXT, block_tokens, references_in
+from kvchat.ui.widgets.transcript.render.code import OpenFence
 from kvchat.ui.widgets.transcript.render.rows import Row
 from kvchat.ui.widgets.transcript.render.table import Table, TableLayout
 from kvchat.ui.widgets.transcript.render.wrap import plain_rows
@@ -26,15 +25,6 @@ _SURE_START = re.compile(r"[^\s\d*+-]|[*+-][^\s]|\d{1,9}(?:[^\d.)]|[.)][^\s])|\d
 _ITEM_START = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])[ \t]+\S")
 _PIPE_LINE = re.compile(r" {0,3}\|")
 _LISTS = ("bullet_list_open", "ordered_list_open")
-
-
-def code_blocks(text: str) -> list[CodeBlock]:
-    """The code blocks of a Markdown text, in the order of their numbers."""
-    if len(text) > MAX_TEXT:
-        return fenced_blocks(clean(text))
-    document = MarkdownDocument(80)
-    document.update(text, final=True)
-    return document.codes
 
 
 def _units(text: str) -> list[Block] | None:
@@ -64,8 +54,8 @@ class MarkdownDocument:
 
     def __init__(self, width: int) -> None:
         self.rows: list[Row] = []
-        self.codes: list[CodeBlock] = []
-        """Code blocks in the order of their numbers."""
+        self.codes: list[str] = []
+        """The contents of code blocks in the order of their numbers."""
         self._width = width
         self._text = ""
         self._reset()
@@ -146,7 +136,7 @@ class MarkdownDocument:
         if unit[0].type == "fence" and top + 1 < len(lines):
             fence = OpenFence(lines[top], len(self.codes) + 1, self._width)
             if not fence.closes(lines[top + 1 :]):
-                self.codes.append(CodeBlock(language_of(fence.info), fence.code(lines[top + 1 :])))
+                self.codes.append(fence.code(lines[top + 1 :]))
                 if alone:
                     self._growing = _OpenFenceTail(above, fence, offset + 1)
                 return fence.rows(lines[top + 1 :])
@@ -166,12 +156,12 @@ class _OpenFenceTail:
         self._fence = fence
         self._first_line = first_line
 
-    def rows(self, lines: list[str], codes: list[CodeBlock]) -> list[Row] | None:
+    def rows(self, lines: list[str], codes: list[str]) -> list[Row] | None:
         """The rows of the tail; None when the fence has closed, so that the tail must be parsed."""
         body = lines[self._first_line :]
         if self._fence.closes(body[self._fence.settled_lines :]):
             return None
-        codes[-1] = CodeBlock(codes[-1].language, self._fence.code(body))
+        codes[-1] = self._fence.code(body)
         return self._above + self._fence.rows(body)
 
 
@@ -186,7 +176,7 @@ class _OpenTableTail:
         self._finished = 0
         """Lines of the body that will not change."""
 
-    def rows(self, lines: list[str], _codes: list[CodeBlock]) -> list[Row] | None:
+    def rows(self, lines: list[str], _codes: list[str]) -> list[Row] | None:
         """The rows of the tail; None when it may be more than the table, so that it must be parsed."""
         fresh = lines[self._first_line + self._finished :]
         if not fresh or not all(_PIPE_LINE.match(line) for line in fresh[:-1] + fresh[-1:] * bool(fresh[-1])):

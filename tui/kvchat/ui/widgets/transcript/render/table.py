@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from kvchat.commonmark import References
 from kvchat.ui.runs import Run, width_of
 from kvchat.ui.widgets.transcript.render.inline import inline_lines
-from kvchat.ui.widgets.transcript.render.parser import References
 from kvchat.ui.widgets.transcript.render.rows import Row
 from kvchat.ui.widgets.transcript.render.wrap import plain_rows, wrapped
 

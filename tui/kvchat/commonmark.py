@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from kvchat.latex import keep_latex
+from kvchat.sanitize import clean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -36,6 +37,11 @@ _DEFINITION = re.compile(
 )
 _LABEL = re.compile(r"\[([^\[\]]*)\]")
 _FOOTNOTE = re.compile(r"\[\^(\d{1,3})\]")
+_FENCED = re.compile(
+    r"^(?P<indent> {0,3})(?P<fence>(?P<mark>[`~])(?P=mark){2,})(?P<info>[^`\n]*)\n"
+    r"(?P<code>.*?)(?:^ {0,3}(?P=fence)(?P=mark)*[ \t]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @lru_cache(maxsize=1)
@@ -59,6 +65,23 @@ def block_tokens(text: str) -> list[Token] | None:
     tokens = _parser().parse(text)
     too_many = len(tokens) > MAX_TOKENS
     return None if too_many or any(token.level >= MAX_NESTING - 1 for token in tokens) else tokens
+
+
+def code_blocks(text: str) -> list[str]:
+    """The contents of the code blocks of a text, in the order of their numbers."""
+    tokens = block_tokens(text := clean(text))
+    if tokens is None:
+        return fenced_blocks(text)
+    return [token.content.removesuffix("\n") for token in tokens if token.type in ("fence", "code_block")]
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """The contents of the fences of a clean text that cannot be parsed whole, those within lists and quotations left
+    out."""
+    return [
+        re.sub(rf"^ {{0,{len(found['indent'])}}}", "", found["code"], flags=re.MULTILINE).removesuffix("\n")
+        for found in _FENCED.finditer(text)
+    ]
 
 
 def references_in(texts: Iterable[str]) -> References:
