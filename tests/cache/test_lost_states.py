@@ -103,6 +103,53 @@ def test_a_window_is_there_where_a_server_went_on_from_less_than_was_believed(
     assert simulator.predict(ids(A, common) + ids(B, 30)).cached == user - 1, "by the checkpoint before that message"
 
 
+def after_an_alike_client(shape: Shape, count: int, cached: int, *ends: int) -> Simulator:
+    """Another client has gone on in the slot with the beginning of our conversation of 511 tokens, whose messages begin
+    at 334, 458 and 491; then ours came back, of which the slot had `cached`."""
+    simulator = Simulator(shape)
+    users = (334, 458, 491)
+    found = simulator.begin(ids(A, 500), "ours", 0.0, users=users)
+    simulator.end(found.slot, ids(A + 500, 12))
+    simulator.observe([count], {0})
+    found = simulator.begin(ids(A, 783), "ours", 0.0, users=(*users, 574))
+    assert found.source == "parked" and found.allows(cached), "what the other one asked is not known"
+    simulator.reported(found.slot, cached, ends)
+    simulator.end(found.slot, ids(A + 783, 2))
+    return simulator
+
+
+WINDOW = Shape(rewind=Rewind.WINDOW, window=128)
+NOWHERE = Shape(rewind=Rewind.NOWHERE)
+
+
+@pytest.mark.parametrize("count", [382, 304, 500])
+@pytest.mark.parametrize(("ends", "comes"), [((574, 779, 783), 302), ((334, 574, 779, 783), 333), ((), 333)])
+def test_batches_show_whether_another_client_left_a_checkpoint(count: int, ends: tuple[int, ...], comes: int) -> None:
+    simulator = after_an_alike_client(WINDOW, count, 303, *ends)
+    turn(simulator, ids(A, 785) + ids(7000, 700))
+    assert simulator.predict(ids(A, 400) + ids(B, 30)).cached == comes
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "cached", "kept"),
+    [
+        (Shape(), 382, 303, 0),  # more than half of ours was of use to the other client
+        (Shape(), 382, 200, 511),
+        (NOWHERE, 382, 56, 56),  # it may have been more than what a checkpoint goes back to
+        (NOWHERE, 200, 56, 511),
+        (WINDOW, 382, 240, 240),
+    ],
+)
+def test_what_another_client_went_on_in_is_kept_parked_where_that_is_sure(
+    shape: Shape, count: int, cached: int, kept: int
+) -> None:
+    simulator = after_an_alike_client(shape, count, cached)
+    parked = [held for held in simulator.parked if held.owner == "ours"]
+    assert [held.tokens.known for held in parked] == [kept] * bool(kept)
+    assert [len(held.tokens) for held in parked] == [511] * bool(kept)
+    assert not [held for held in simulator.parked if not held.tokens.known], "its text was gone on in: it is not parked"
+
+
 def test_where_the_ids_of_an_answer_are_not_known_more_may_be_reused() -> None:
     simulator = Simulator(Shape())
     turn(simulator, ids(A, 100), sampled=Tokens.unknown(21))

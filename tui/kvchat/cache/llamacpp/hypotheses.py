@@ -67,11 +67,12 @@ class _Hypothesis(Struct):
     before: Simulator | None = None
     """The simulator before the last `begin`."""
 
-    def plays(self, cached: int, slot: int | None = None) -> bool:
-        """Play what was reported for the last `begin`; `slot`: which one answered it. Whether that was said."""
+    def plays(self, cached: int, ends: Sequence[int], slot: int | None = None) -> bool:
+        """Play what was reported for the last `begin`, as of `Simulator.reported`; `slot`: which one answered it.
+        Whether that was said."""
         if self.said is None or not self.said.allows(cached, TOLERANCE) or slot not in (None, self.said.slot):
             return False
-        self.simulator.reported(self.said.slot, cached)
+        self.simulator.reported(self.said.slot, cached, ends)
         return True
 
 
@@ -94,6 +95,8 @@ class Hypotheses:
         """Reports that no guess explained."""
         self._cached: int | None = None
         """What was reported for the last `begin`."""
+        self._ends: Sequence[int] = ()
+        """Where the batches of the last `begin` ended, in tokens; empty: not known."""
         self._ended: Callable[[Simulator, int], None] | None = None
         """Plays the end of the last `begin`; None: it is not ended, or was cut."""
 
@@ -207,7 +210,7 @@ class Hypotheses:
         answers: int = 1,
     ) -> Prediction:
         self._runs = True
-        self._users, self._pinned, self._cached, self._ended = users, slot, None, None
+        self._users, self._pinned, self._cached, self._ends, self._ended = users, slot, None, (), None
         self._begun = lambda simulator, slot: simulator.begin(prompt, owner, at, slot, users, tip, answers)
         for guess in self._guesses:
             guess.before = guess.simulator.copy()
@@ -224,7 +227,7 @@ class Hypotheses:
         best, record, is_explained = self._best, self._best.wrong, not proves
         for guess in self._guesses:
             if guess.said is not None:
-                full = guess.simulator.reported(guess.said.slot, cached)
+                full = guess.simulator.reported(guess.said.slot, cached, self._ends)
                 wrong = not full and not guess.said.allows(cached, TOLERANCE)
                 is_explained |= not wrong and (guess is best or not _differ_in_checkpoints(guess, best))
                 if proves:
@@ -234,7 +237,7 @@ class Hypotheses:
         self._unexplained += not is_explained
         if not is_explained and self._unexplained > ONCE:
             record = record if cached > NOISE else best.wrong  # that all is lost has many causes
-            self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached))
+            self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached, self._ends))
         self._drop()
 
     def _vary(
@@ -276,6 +279,7 @@ class Hypotheses:
     def batched(self, start: int, ends: Sequence[int]) -> None:
         """How far the prompt of the last `begin` was read after each batch, from `start` on, in tokens: it is played
         again as the server's options are by that. A guess that ends no batch there loses credit."""
+        self._ends = ends
         for guess in self._guesses:
             if guess.said is None or guess.before is None:
                 continue
@@ -291,7 +295,7 @@ class Hypotheses:
         """It was another slot that answered the last `begin`: what was reported is played there."""
         best = self._best
         if self._pinned is None:
-            self._vary(best, best.wrong, _other_similarities, lambda guess: guess.plays(cached, slot))
+            self._vary(best, best.wrong, _other_similarities, lambda guess: guess.plays(cached, self._ends, slot))
         self._play_in(slot)
 
     def _play_in(self, slot: int) -> list[_Hypothesis]:
@@ -302,7 +306,7 @@ class Hypotheses:
             guess.simulator = guess.before.copy()
             self._begun(guess.simulator, slot)
             if self._cached is not None:
-                guess.simulator.reported(slot, self._cached)
+                guess.simulator.reported(slot, self._cached, self._ends)
                 guess.said = replace(guess.said, common=min(guess.said.common, self._cached))
             if self._ended is not None:
                 self._ended(guess.simulator, slot)
@@ -453,7 +457,7 @@ class Hypotheses:
 
             def explains(guess: _Hypothesis) -> bool:
                 assert guess.said is not None
-                if not guess.plays(cached):
+                if not guess.plays(cached, self._ends):
                     return False
                 ended(guess.simulator, guess.said.slot)
                 return not guess.simulator.observe(counts, used)

@@ -45,8 +45,8 @@ class _Request(Struct, frozen=True):
     """Slots in which further answers to the same prompt are generated."""
     taken: Sequence[Held] = ()
     """The parked state that it took, and those that were parked after that one."""
-    without: int = 0
-    """Tokens that the slot would have had of the prompt without it."""
+    old: Held | None = None
+    """What the slot held before."""
     unknown: Sequence[Held] = ()
     """The parked states that it may have taken, for their ids are not known."""
     least: int = 0
@@ -228,7 +228,7 @@ class Simulator:
             tip,
             copies=self._copies(index, answers),
             taken=taken,
-            without=old.tokens.common(prompt) if old else 0,
+            old=old,
             unknown=[held for held in self._parked if looked and _may_begin(held, prompt)],
             least=least,
             most=most,
@@ -267,22 +267,23 @@ class Simulator:
         self._keep(slot, request, len(request.prompt))
         self._clear_idle(slot)
 
-    def reported(self, slot: int, cached: int) -> bool:
+    def reported(self, slot: int, cached: int, ends: Collection[int] = ()) -> bool:
         """The request in `slot` reused this many tokens. What was believed to be held beyond is gone; where it reused
-        more, a parked state of unknown ids is. Returns whether the host cache, which was seen to hold something, was
-        too small for what is missing."""
+        more, a parked state of unknown ids is. `ends`: where the batches of its prompt ended, where that is known.
+        Returns whether the host cache, which was seen to hold something, was too small for what is missing."""
         slot %= self.shape.slots
         if (request := self._busy.get(slot)) is None:
             return False
         (least, most), sized = self._room, replace(self.shape, token_bytes=self.shape.token_bytes or 1.0)
         size, full = sum(held.bytes(sized) for held in request.taken), False
+        without = request.old.tokens.common(request.prompt) if request.old is not None else 0
         if cached >= request.start:
-            least = max(least, size) if cached > request.without + STOPPED_LATE else least
+            least = max(least, size) if cached > without + STOPPED_LATE else least
             if cached > request.most + self.shape.micro_batch and most < inf:
                 least = (least + most) / 2  # it held something that was believed to have no room
         elif request.taken and request.least < request.start:  # another client went on in the slot, and so did this one
-            kept = cached < self.shape.keep * len(request.taken[0].tokens)
-            self._parked = [*request.taken[:1], *self._parked] if kept else self._parked
+            self._parked = [held for held in self._parked if held is not request.old]
+            self._parked[:0] = self._kept_beside(request.taken[0], request, cached)
         elif request.taken and self._came_whole(request):
             full, most = least > 0, min(most, size)
             self._parked = [held for held in self._parked if any(held is one for one in request.taken)]
@@ -296,18 +297,36 @@ class Simulator:
             moved = min(fitting, key=lambda held: len(held.tokens))
             self._parked = [held for held in self._parked if held is not moved]
         if cached < request.start:
-            self._missed(slot, request, cached)
+            self._missed(slot, request, cached, ends)
         return full
+
+    def _kept_beside(self, held: Held, request: _Request, cached: int) -> list[Held]:
+        """What is parked of a state in which another client, and now this request, went on: all of it where less than
+        half was of use to that one. That may be more than is cached where it only goes back to a checkpoint: then no
+        more is known of it."""
+        keeps = self.shape.keep * len(held.tokens)
+        most = cached
+        if self.shape.rewind is not Rewind.ANYWHERE and request.old is not None:
+            further = (c.tokens for c in held.checkpoints if c.tokens > cached)
+            most = min(next(further, len(held.tokens)), len(request.old.tokens))
+        if cached >= keeps:
+            return []
+        if most >= keeps:
+            held = replace(held, tokens=held.tokens.first(cached) + Tokens.unknown(len(held.tokens) - cached))
+        return [held]
 
     def _came_whole(self, request: _Request) -> bool:
         """Whether a parked state is of use to a request as it is. One that had to be rewound may be there all the same,
         without the checkpoint that this takes."""
         return self.shape.rewind is Rewind.ANYWHERE or request.prompt.starts_with(request.taken[0].tokens)
 
-    def _missed(self, slot: int, request: _Request, cached: int) -> None:
+    def _missed(self, slot: int, request: _Request, cached: int, ends: Collection[int]) -> None:
         left = tuple(c for c in request.before.checkpoints if c.tokens - 1 <= cached)
         window = max(0, cached + 1 - self.shape.window)  # it went on from there, so that is held
         first = min(request.before.first, window)
+        message = next((user for user in request.users[:-1] if user > cached), None)
+        if not left and ends and message is not None and message not in ends:  # a slot without one ends a batch there
+            left = (Checkpoint(cached, first),)
         request = replace(request, start=cached, before=Memory(first, left))
         self._busy |= dict.fromkeys((slot, *request.copies), request)
         self._keep(slot, request, len(request.prompt))
