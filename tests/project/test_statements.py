@@ -44,7 +44,7 @@ TABLES: dict[str, dict[str, int]] = {
         "cache": 1930,
         "chat": 14870,
         "commandline": 3340,
-        "commands": 170,
+        "commands": 240,
         "config": 880,
         "doctor": 810,
         "documents": 2320,

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from app_kit import Drive
 
-import chat_templates
-from kvchat.backends.dialect import HostClass, TemplateFacts
-from kvchat.cache.price import Price
+from kvchat.backends.dialect import HostClass
 from kvchat.config import Settings, changed, load
 from kvchat.paths import find
 from kvchat.ui.terminal.input import Background
@@ -167,12 +165,6 @@ async def test_a_key_that_does_nothing_here_says_so(drive: Drive, key: str, word
         await app.until(lambda: app.noticed(words))
 
 
-async def test_past_the_end_of_the_list_a_key_says_so(drive: Drive) -> None:
-    async with drive() as app:
-        await app.press("f9", "f9")
-        await app.until(lambda: app.noticed("This is the last conversation of the list"))
-
-
 async def test_at_the_first_and_the_last_version_of_a_message_a_key_says_so(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
@@ -231,15 +223,6 @@ async def test_a_deleted_conversation_comes_back_by_undo(drive: Drive) -> None:
         assert app.shown == ["gone", "Hello", "really", "Hello"]
 
 
-async def test_deleting_the_last_conversation_leaves_an_empty_one(drive: Drive) -> None:
-    async with drive() as app:
-        await app.say("only one")
-        await app.press("f10")
-        await app.until(lambda: app.said == [])
-        await app.press("f10")
-        await app.until(lambda: app.noticed("nothing to delete"))
-
-
 async def test_export_by_key_writes_the_file_and_asks_before_it_replaces_one(drive: Drive, tmp_path: Path) -> None:
     target = tmp_path / "talk.md"
     async with drive() as app:
@@ -291,24 +274,6 @@ async def test_renaming_shows_in_the_list(drive: Drive) -> None:
 
 
 # -- options
-
-
-def templated(server: ToyServer, template: str) -> None:
-    """Have the server tell this chat template."""
-    server.on(
-        "/props",
-        reply(
-            200,
-            {
-                "default_generation_settings": {"n_ctx": 4096},
-                "total_slots": 1,
-                "model_alias": "toy",
-                "build_info": "b1-toy",
-                "chat_template": template,
-            },
-            server="llama.cpp",
-        ),
-    )
 
 
 async def test_a_system_prompt_that_costs_is_priced_first(drive: Drive, server: ToyServer) -> None:
@@ -390,67 +355,6 @@ async def test_another_server_is_used_by_its_address(drive: Drive, server: ToySe
         await app.until(lambda: "elsewhere" in app.lines[0])
         await app.say("hi")
         assert (server.posts, other.posts) == (0, 1)
-
-
-async def test_a_model_without_a_thinking_switch_says_so_and_nothing_changes(drive: Drive, server: ToyServer) -> None:
-    templated(server, chat_templates.CHATML)
-    async with drive() as app:
-        await app.begin("one")
-        app.service.prices.estimate = lambda *_: Price(8120, (34.0, 36.0))  # type: ignore[method-assign]
-        before = app.conversation.record
-        await app.press("ctrl+t")
-        await app.until(lambda: app.notices)
-        await app.command("/thinking high")
-        await app.until(lambda: len(app.notices) == 2)
-        assert app.notices == ["This model has no thinking switch.", "This model has no thinking effort."]
-        assert app.conversation.record == before and app.front == "ChatScreen"
-
-
-@pytest.mark.parametrize(
-    ("facts", "command", "words", "options"),
-    [
-        (
-            TemplateFacts(switches_thinking=False, takes_effort=True),
-            "/thinking on",
-            "This model has no thinking switch. It takes /thinking low, medium or high.",
-            {},
-        ),
-        (
-            TemplateFacts(switches_thinking=True, takes_effort=False),
-            "/thinking low",
-            "This model has no thinking effort. It thinks, or not: /thinking on or off.",
-            {},
-        ),
-        (
-            TemplateFacts(switches_thinking=False, takes_effort=True),
-            "/thinking low",
-            "Thinking at low effort",
-            {"reasoning_effort": "low"},
-        ),
-        (TemplateFacts(switches_thinking=True), "/thinking off", "Thinking off", {"enable_thinking": False}),
-    ],
-)
-async def test_what_a_template_takes_is_what_is_set(
-    drive: Drive,
-    facts: TemplateFacts,
-    command: str,
-    words: str,
-    options: dict[str, object],
-) -> None:
-    async with drive() as app:
-        link = app.service.servers.link()
-        link.template = facts
-        await app.command(command)
-        await app.until(lambda: app.notices == [words])
-        assert app.conversation.record.template_options == options
-
-
-async def test_the_first_press_switches_thinking_on(drive: Drive, server: ToyServer) -> None:
-    templated(server, chat_templates.SWITCHED)
-    async with drive() as app:
-        await app.press("ctrl+t")
-        await app.until(lambda: app.notices == ["Thinking on"])
-        assert app.conversation.record.template_options == {"enable_thinking": True}
 
 
 async def test_thinking_goes_through_its_three_states(drive: Drive, server: ToyServer) -> None:
