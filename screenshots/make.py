@@ -135,10 +135,10 @@ class Camera:
         svg = self.app.export_screenshot(title="kvchat", simplify=True)
         return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
 
-    async def picture(self, name: str) -> None:
-        """Of the screen when it rests; one that does not, as while a prompt is prefilled, is taken as it goes."""
-        shot = ""
-        for _ in range(10):
+    async def picture(self, name: str, *, rests: bool = True) -> None:
+        """Of the screen when it `rests`, else as it is now."""
+        shot = self.shot()
+        for _ in range(10 if rests else 0):
             await self.pilot.pause(0.3)
             if shot == (shot := self.shot()):
                 break
@@ -230,7 +230,7 @@ async def main_scenes(folder: Path) -> None:
         app.chat.composer.replace_text(QUESTIONS[0])
         await pilot.press("enter")
         await camera.until(lambda: processed(app) > 600)
-        await camera.picture("reading")
+        await camera.picture("reading", rests=False)
         await camera.until(lambda: not service.conversations.streaming())
         for question in QUESTIONS[1:]:
             await camera.say(question)
