@@ -476,6 +476,13 @@ async def test_how_to_bring_conversations_over_stays_on_the_page_until_it_is_don
         assert "before 0.2" not in app.text
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+async def test_the_first_steps_are_read_to_their_ends(drive: Drive, width: int) -> None:
+    async with drive(size=(width, 30)) as app:
+        await app.until(lambda: "@ attaches a file" in app.text)
+        assert "A green line next to a message: the server need not read it again." in app.prose
+
+
 async def test_the_empty_screen_says_how_one_leaves(drive: Drive) -> None:
     async with drive(size=(80, 24)) as app:
         for number in range(4):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from rich.cells import cell_len
 from textual.widget import Widget
 
+from kvchat.ui.runs import plain
+from kvchat.ui.widgets import header_text
 from kvchat.ui.widgets.header_text import HeaderState
 from kvchat.ui.widgets.statusline import Header, StatusLine
 
@@ -77,3 +82,11 @@ async def test_indexing_stands_in_front_of_the_memory_and_a_remark_gives_way(hos
         status.set_background("")
         await pilot.pause()
         assert "indexing" not in line(status)
+
+
+def test_what_is_cut_in_the_header_says_so_once() -> None:
+    for width, title, model in product(
+        range(16, 90), ("", "What is the capital of Norway?"), ("SmolLM2-135M-Instruct.Q4_1", "qwen3:8b", "toy")
+    ):
+        said = plain(header_text.left(replace(READY, title=title, model=model, embedded=True), width))
+        assert cell_len(said) <= width and "……" not in said, (width, title, model, said)

@@ -74,7 +74,10 @@ def cut(runs: Runs, width: int) -> list[Run]:
         room = width - width_of(out)
         if room <= 0:
             break
-        out.append(Run(fit(run.text, room), run.tone))
+        text = fit(run.text, room)
+        if text == "…" and plain(out).endswith("…"):
+            break  # the one before says so
+        out.append(Run(text, run.tone))
         if cell_len(run.text) > room:
             break
     return out

@@ -92,14 +92,14 @@ def empty_screen(
 
 
 def _clauses(text: str, room: int) -> list[Content]:
-    """Clauses with `·` between them, in as many lines as they need."""
+    """Clauses with `·` between them, in as many lines as they need; one takes two lines at most."""
     lines: list[str] = []
     for clause in text.split(" · "):
         if lines and cell_len(f"{lines[-1]} · {clause}") <= room:
             lines[-1] += f" · {clause}"
         else:
             lines.append(clause)
-    return [Content.styled(one_line(line, room), "$text-muted") for line in lines]
+    return [part for line in lines for part in Content.styled(one_line(line, 2 * room), "$text-muted").wrap(room)]
 
 
 def _row(one: Recent, room: int) -> Content:
