@@ -289,12 +289,12 @@ async def record_kvchat(folder: Path) -> Recording:
             turn, turns = {"asked": recording.now}, conversation.record.turns
             await pilot.press("enter")
             while conversation.record.turns == turns or service.conversations.streaming():
-                if conversation.live and conversation.live.text:
-                    turn.setdefault("first", recording.now)
-                await asyncio.sleep(0.005)
+                await pilot.pause(0.005)
             figures = conversation.path()[-1].figures
             assert figures and figures.prompt_tokens is not None and figures.cached_tokens is not None
+            assert figures.ttft_ms is not None
             turn |= {
+                "first": round(turn["asked"] + figures.ttft_ms / 1000, 3),
                 "ended": recording.now,
                 "cached": figures.cached_tokens,
                 "prefilled": figures.prompt_tokens - figures.cached_tokens,
