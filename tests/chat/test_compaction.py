@@ -121,6 +121,39 @@ async def test_the_branch_that_is_left_is_unchanged_searchable_and_one_undo_away
     assert conversation.context_used == record.context_used
 
 
+@pytest.mark.parametrize("act", ["undo", "fork", "regenerate", "tools", "ask"])
+async def test_the_new_branch_is_free_before_the_server_has_counted_it(service, server, notices, monkeypatch, act):
+    conversation = await talked(service, server)
+    id, head = conversation.id, conversation.record.head
+    prompts, counted, moved = service.servers.link(id).cache.prompts, asyncio.Event(), asyncio.Event()
+    prefix = prompts.prefix
+
+    async def slow(request):
+        if conversation.record.head != head and not moved.is_set():
+            moved.set()
+            await counted.wait()
+        return await prefix(request)
+
+    monkeypatch.setattr(prompts, "prefix", slow)
+    compacting = asyncio.create_task(service.compactor.compact(id))
+    await moved.wait()
+    server.on_chat(tokens("on"))
+    acts = {
+        "undo": lambda: service.branches.undo(id),
+        "fork": lambda: service.branches.fork(id, conversation.record.head),
+        "regenerate": lambda: service.turns.regenerate(id, conversation.record.head),
+        "tools": lambda: service.branches.set_tools(id, ["web"]),
+        "ask": lambda: service.turns.send(id, Question("go on")),
+    }
+    try:
+        await acts[act]()
+    finally:
+        counted.set()
+    assert (conversation.record.head == head) is (act == "undo")
+    assert await compacting is not None and "Compacted 3 turns" in notices[0].text
+    await service.conversations.wait(id)
+
+
 async def test_it_is_stored_and_there_after_a_restart(service, server, make):
     conversation = await talked(service, server)
     done = await service.compactor.compact(conversation.id)

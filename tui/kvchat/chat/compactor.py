@@ -193,7 +193,7 @@ class Compactor:
                 )
             except GivenUp:
                 done = None
-        self._show_outcome(id, done)
+        await self._show_outcome(conversation, done)
         return done
 
     async def _summarized(self, conversation: OpenConversation, act: RunningAct) -> Compacted | None:
@@ -219,11 +219,18 @@ class Compactor:
             self._core.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
 
-    def _show_outcome(self, id: str, done: Compacted | None) -> None:
-        """Show how a compaction ended, and warm the new branch up while it is looked at."""
+    async def _show_outcome(self, conversation: OpenConversation, done: Compacted | None) -> None:
+        """Show how a compaction ended. The conversation is free again while the server counts the new branch, which is
+        warmed up while it is looked at."""
         self._core.events.tell(Noticed(_outcome(done)))
-        if done and self._core.conversations.looked_at == id:
-            self._warm_up.soon(id, 0.0)
+        if done is None:
+            return
+        cache = self._core.servers.link(conversation.id).cache
+        if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
+            await cache.prompts.prefix(self._core.branch_requests.after(conversation.record, conversation.path()))
+            self._core.events.tell(WarmthChanged())
+        if self._core.conversations.looked_at == conversation.id:
+            self._warm_up.soon(conversation.id, 0.0)
 
     def _prepare_run(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
         path = request_path(conversation.path(), plan, self._core.timestamp())
@@ -302,10 +309,6 @@ class Compactor:
         await self._go_on(conversation, summary.plan, summary.text, act)
         after = summary.plan.after_with(summary.tokens)
         await self._core.conversations.update(conversation, context_used=after)
-        cache = self._core.servers.link(conversation.id).cache
-        if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
-            await cache.prompts.prefix(self._core.branch_requests.after(conversation.record, conversation.path()))
-            self._core.events.tell(WarmthChanged())
         plan = summary.plan
         return Compacted(
             plan.turns - plan.keep, plan.before, after, spent or TurnFigures(), repeats_itself(summary.text)
