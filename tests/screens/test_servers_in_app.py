@@ -10,7 +10,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.chat.server import connection
-from kvchat.config import ServerSettings, Settings
+from kvchat.config import ServerSettings, Settings, changed
 from standins.hub import Hub, running_hub
 from toyserver import ToyServer, hang, tokens
 
@@ -45,6 +45,31 @@ async def test_what_runs_on_this_machine_is_found_by_the_key_and_each_conversati
         await app.until(lambda: app.said[:1] == ["one"] and "qwen3-8b" not in app.lines[0])
         await app.say("three")
         assert (server.posts, other.posts) == (2, 1)
+
+
+async def test_ready_is_said_as_long_as_the_server_answers(drive: Drive, server: ToyServer) -> None:
+    settings = changed(Settings(), "server.base_url", server.url)
+    async with drive(settings=settings, connect=False) as app:
+        assert "ready" not in app.lines[-2], "it was not asked yet"
+        await app.service.servers.connect()
+        await app.until(lambda: "ready" in app.lines[-2])
+        await server.__aexit__(None, None, None)
+        await app.write("anybody?")
+        await app.press("enter")
+        await app.until(lambda: "is off" in app.lines[0])
+        await app.press("escape")
+        await app.press("ctrl+n")
+        await app.until(lambda: not app.said)
+        assert "ready" not in app.lines[-2], "it is off"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", ""])
+async def test_ready_is_not_said_where_no_server_is(drive: Drive, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (9,))
+    monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
+    async with drive(settings=changed(Settings(), "server.base_url", url), connect=False, ahead=True) as app:
+        await app.until(lambda: "off" in app.lines[0] or "no server" in app.lines[0])
+        assert "ready" not in app.lines[-2]
 
 
 async def test_one_conversation_answers_while_another_one_is_asked_on_its_own_server(

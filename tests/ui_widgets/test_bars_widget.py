@@ -253,6 +253,9 @@ async def test_the_figures_come_back_after_the_answer(hosting: Hosting) -> None:
         assert "answering" in line(status)
         status.set_live(None)
         await pilot.pause()
+        assert "ready" not in line(status)
+        status.set_ready(True)
+        await pilot.pause()
         assert "ready" in line(status)
 
 

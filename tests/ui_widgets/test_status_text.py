@@ -49,6 +49,7 @@ def said(*turns: TurnFigures, width: int = 120, **options: object) -> str:
 
 def test_before_the_first_turn_nothing_was_read() -> None:
     assert said() == "ready"
+    assert said(ready=False) == ""
 
 
 @pytest.mark.parametrize("width", WIDTHS)

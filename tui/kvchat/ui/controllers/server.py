@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kvchat.ui.screens.kit import Choice
 
 GONE = frozenset({"lost", "failed"})
-OFF = GONE | {"none"}
 
 
 class Fetch(Struct, eq=False):
@@ -62,7 +61,7 @@ class ServerController:
     def show(self) -> None:
         """The header, and whether the status line is ready."""
         server, connection = self._servers.info, self._servers.connection
-        self._status.set_ready(connection.phase not in OFF)
+        self._status.set_ready(connection.phase == "ready")
         self._header.set_state(
             HeaderState(
                 model=self.workspace.model(),

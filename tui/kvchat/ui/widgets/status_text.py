@@ -56,8 +56,8 @@ def settled(
     ready: bool = True,
 ) -> list[Run]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
-    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `ready`: whether there is a server
-    to ask, for a branch without turns."""
+    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `ready`: whether the server
+    has answered, for a branch without turns."""
     if not turns:
         return [Run("ready", "quiet")] if ready else []
     turn = turns[-1]

@@ -44,7 +44,7 @@ class StatusLine(BarLine):
         self._waiting = ""
         self._aside = ""
         self._problem = ""
-        self._ready = True
+        self._ready = False
         self._memory, self._memory_key = "", ""
         self._background = ""
         self._warm_up: PromptProgress | None = None
@@ -80,7 +80,7 @@ class StatusLine(BarLine):
         self.refresh()
 
     def set_ready(self, ready: bool) -> None:
-        """Whether there is a server to ask: the header says so where there is none."""
+        """Whether the server has answered: until then the header says how it is."""
         if ready != self._ready:
             self._ready = ready
             self.refresh()
