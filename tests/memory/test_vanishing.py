@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,6 +120,81 @@ def test_a_memory_of_a_page_that_is_held_can_be_deleted(book: Book) -> None:
         book.memories.delete(entry.id)
         assert len(book.texts(Status.DELETED)) == number
     assert book.texts() == ["My name is Bo"] and book.memories.problems == ()
+    book.check()
+
+
+def emptied(book: Book) -> Callable[[], None]:
+    text = book.text(FACTS)
+    book.write(FACTS, "")
+    return lambda: book.write(FACTS, text)
+
+
+def moved_away(book: Book) -> Callable[[], None]:
+    book.path("topics").rename(book.base / "elsewhere")
+    return lambda: shutil.copytree(book.base / "elsewhere", book.path("topics"), dirs_exist_ok=True) and None
+
+
+def back_by_another_name(book: Book) -> Callable[[], None]:
+    book.path("topics").rename(book.base / "elsewhere")
+
+    def back() -> None:
+        moved = book.path("topics/other.md")
+        moved.parent.mkdir()
+        shutil.copy(book.base / "elsewhere" / "facts.md", moved)
+        shutil.copy(book.base / "elsewhere" / "people.md", book.path(PEOPLE))
+
+    return back
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("away", [emptied, moved_away, back_by_another_name])
+def test_what_is_deleted_while_its_page_is_away_stays_deleted_when_that_is_back(
+    book: Book, away: Callable[[Book], Callable[[], None]], restarts: bool
+) -> None:
+    two_pages(book)
+    line = next(line for line in book.text(FACTS).splitlines() if "Drinks tea" in line)
+    back = away(book)
+    book.memories.sync()
+    book.memories.delete(next(entry.id for entry in book.memories.entries() if entry.text == "Drinks tea"))
+    assert book.memories.sync() is False
+    if restarts:
+        book.again()
+    back()
+    book.memories.sync()
+    assert book.texts(Status.DELETED) == ["Drinks tea"] and len(book.texts()) == 6
+    assert not any("Drinks tea" in text for text in book.pages().values())
+    book.check()
+    page = next(name for name, text in book.pages().items() if "Drinks water" in text)
+    book.change(page, "- Drinks water", f"{line}\n- Drinks water")
+    book.memories.sync()
+    assert "Drinks tea" in book.texts(), "the user has put it back by hand"
+    book.check()
+
+
+def test_a_line_that_was_edited_while_its_page_was_away_is_not_taken_out(book: Book) -> None:
+    two_pages(book)
+    back = moved_away(book)
+    book.memories.sync()
+    book.memories.delete(next(entry.id for entry in book.memories.entries() if entry.text == "Drinks tea"))
+    back()
+    book.change(FACTS, "Drinks tea", "Drinks green tea")
+    book.memories.sync()
+    assert "Drinks green tea" in book.texts() and book.texts(Status.DELETED) == []
+    book.check()
+
+
+def test_a_deletion_that_was_undone_takes_nothing_out(book: Book) -> None:
+    two_pages(book)
+    back = moved_away(book)
+    book.memories.sync()
+    gone = [book.memories.delete(entry.id) for entry in book.memories.entries() if entry.page != "profile.md"]
+    book.memories.undo(next(change.seq for change in gone if change.after.text == "Drinks tea"))
+    assert "Drinks tea" in book.text(FACTS)
+    book.memories.sync()
+    assert book.texts() == ["Drinks tea", "My name is Bo"]
+    back()
+    book.memories.sync()
+    assert book.texts() == ["Drinks tea", "My name is Bo"]
     book.check()
 
 

@@ -338,7 +338,8 @@ class Memories:
 
     def _apply(self, changes: Sequence[Change], undoes: Sequence[int] = ()) -> list[int]:
         with self._syncing.writing(changes) as write:
-            seqs = self._state.apply(changes, undoes=undoes, write=write)
+            away = self._syncing.away(changes)
+            seqs = self._state.apply(changes, undoes=undoes, away=away, write=write)
         self._reindex()
         return seqs
 

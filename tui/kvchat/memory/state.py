@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -58,18 +58,27 @@ class MemoryState:
         return entry_of(row) if row else None
 
     def apply(
-        self, changes: Sequence[Change], *, undoes: Sequence[int] = (), write: Callable[[], object] = lambda: None
+        self,
+        changes: Sequence[Change],
+        *,
+        undoes: Sequence[int] = (),
+        away: Collection[str] = (),
+        write: Callable[[], object] = lambda: None,
     ) -> list[int]:
         """Store the changes, in their order, mark those with the numbers `undoes` as undone, and write the pages by
-        `write`, all or nothing; the new numbers. Raises StaleChange, and what `write` does."""
+        `write`, all or nothing; the new numbers. `away`: the ids of entries whose lines are yet to be taken out. Raises
+        StaleChange, and what `write` does."""
         with self._db.write(durable=True) as connection:
             seqs = put_changes(connection, changes)
             _mark(connection, "undone", undoes)
+            waiting = [seq for seq, change in zip(seqs, changes, strict=True) if change.after.id in away]
+            _mark(connection, "written", waiting, 0)
             write()
         return seqs
 
     def unwritten(self) -> list[Change]:
-        """The changes that kvchat 0.2 stored and could not write into the pages, oldest first."""
+        """The changes that are not written into the pages yet, oldest first: those of kvchat 0.2 that could not be, and
+        lines that were deleted while their pages were away."""
         return _changes_of(self._db.rows(f"{_CHANGE} WHERE written = 0 ORDER BY seq"))
 
     def written(self, seqs: Sequence[int], write: Callable[[], object] = lambda: None) -> None:
@@ -117,6 +126,7 @@ def put_changes(
         if (values_of(entry_of(row)) if row else None) != before:
             raise StaleChange(change)
         connection.execute(_PUT_ENTRY, after)
+        connection.execute("UPDATE change SET written = 1 WHERE entry = ? AND written = 0", (after[0],))
         values = (
             change.act.value,
             after[0],
@@ -132,8 +142,8 @@ def put_changes(
     return seqs
 
 
-def _mark(connection: sqlite3.Connection, column: str, seqs: Sequence[int]) -> None:
-    connection.executemany(f"UPDATE change SET {column} = 1 WHERE seq = ?", [(seq,) for seq in seqs])
+def _mark(connection: sqlite3.Connection, column: str, seqs: Sequence[int], value: int = 1) -> None:
+    connection.executemany(f"UPDATE change SET {column} = ? WHERE seq = ?", [(value, seq) for seq in seqs])
 
 
 def values_of(entry: Entry) -> tuple[object, ...]:

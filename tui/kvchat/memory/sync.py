@@ -100,7 +100,7 @@ class Syncing:
 
     def run(self) -> bool:
         """Take up what the user did in the files, and bring the index up to date; whether anything was changed."""
-        older = self._state.unwritten()
+        older = self._due(self._state.unwritten())
         if older and (problem := self._write_older(older)):
             self._closed, self.problems = {"": problem}, (problem,)
             return self.reindex()
@@ -166,8 +166,22 @@ class Syncing:
         ids = reconcile.unknown_to_the_editor(plan.changes, recent, contents.pages, self._pages)
         return [change for change in deletions if change.after.id in ids]
 
+    def _due(self, unwritten: Sequence[Change]) -> list[Change]:
+        """Those that can be written: a line that was deleted while its page was away waits until it is back."""
+        if not unwritten:
+            return []
+        there = _ids(self._folder.read().pages)
+        last = {change.after.id: change.after for change in unwritten}
+        return [change for change in unwritten if _with_line(last[change.after.id]) or change.after.id in there]
+
+    def away(self, changes: Sequence[Change]) -> set[str]:
+        """The ids of the lines that these take out, and that are not there to be taken out: their pages are held."""
+        out = {one.after.id for one in changes if _with_line(one.before) and not _with_line(one.after)}
+        return out - _ids(self._pages)
+
     def _write_older(self, older: Sequence[Change]) -> str:
-        """Write what kvchat 0.2 stored and could not write; empty, or the sentence why it still cannot be."""
+        """Write what was stored and could not be written, by kvchat 0.2 or into a page that was away; empty, or the
+        sentence why it still cannot be."""
         of: dict[str, list[Change]] = defaultdict(list)
         for change in older:
             of[change.after.id].append(change)
@@ -267,6 +281,10 @@ class _LineEdit(Struct, frozen=True):
     change: Change
     is_there: bool
     """Whether it has to be there."""
+
+
+def _ids(pages: Mapping[str, MemoryPage]) -> set[str]:
+    return {line.entry.id for page in pages.values() for line in page.entries}
 
 
 def _with_line(entry: Entry | None) -> Entry | None:
