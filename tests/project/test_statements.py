@@ -52,7 +52,7 @@ TABLES: dict[str, dict[str, int]] = {
         "figures": 250,
         "grammar": 1010,
         "index": 720,
-        "memory": 3670,
+        "memory": 3730,
         "plain": 700,
         "project": 350,
         "prompt": 1010,
