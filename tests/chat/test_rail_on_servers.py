@@ -16,11 +16,11 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of, text
 
 from engine_fixture import small_model
-from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.prompt.extents import ends_of
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from kvchat.reports.rail import Where

@@ -7,8 +7,8 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.chat.cache.extents import ends_of
 from kvchat.figures.accounting import NOISE, TurnFigures
+from kvchat.prompt.extents import ends_of
 from kvchat.prompt.message import Message, Role, node
 from kvchat.reports.rail import NO_WORD, Cached, Stretch, Where
 

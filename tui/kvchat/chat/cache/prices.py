@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from kvchat.cache import Act, Price
 from kvchat.cache.tracking import HeldOfBranch, price, price_of_act
-from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
@@ -22,6 +21,7 @@ from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.figures.cause import Cause
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.compaction import turns_of
+from kvchat.prompt.extents import extents
 from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import Node, Role, system_message, tools_of, with_tools
 from kvchat.prompt.tree import Tree

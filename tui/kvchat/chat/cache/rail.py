@@ -11,12 +11,12 @@ from itertools import takewhile
 
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.tracking import taken_by
-from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import WarmthChanged
+from kvchat.prompt.extents import ends_of
 from kvchat.prompt.message import Node, Role
 from kvchat.reports.rail import NO_WORD, Cached, Stretch, Where
 from kvchat.reports.warmth import Heat, Warmth

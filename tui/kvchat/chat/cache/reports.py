@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache import Finding, Held
 from kvchat.cache.tracking import DETOUR
-from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_states import KeptStates
 from kvchat.chat.core import Core
@@ -17,6 +16,7 @@ from kvchat.figures.accounting import TurnFigures, misses, totals
 from kvchat.figures.cause import Cause
 from kvchat.figures.stats import Day
 from kvchat.prompt.citations import name_of
+from kvchat.prompt.extents import extents
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.reports.cache_report import (
     CacheReport,
