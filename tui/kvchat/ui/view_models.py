@@ -82,7 +82,7 @@ class BranchItems:
         """What each number means, from which message on."""
         brought: defaultdict[int, list[tuple[int, ContextBlock]]] = defaultdict(list)
         for at, node in enumerate(self._nodes):
-            for number, block in sources((node,)).items():
+            for number, block in sources((node,)).items() if node.message.blocks else ():
                 brought[number].append((at, block))
         return brought
 
