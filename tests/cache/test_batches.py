@@ -153,6 +153,17 @@ def test_options_that_are_never_the_default_are_found(name: str) -> None:
     assert right >= 2 * count * 0.98, (right, candidates.best.shape)
 
 
+@pytest.mark.parametrize(("checkpoints", "wrong"), [(1, 9), (2, 23), (3, 7)])
+def test_two_states_that_are_wholly_lost_tell_how_few_checkpoints_a_server_keeps(checkpoints: int, wrong: int) -> None:
+    """By one alone it is not known: it has many causes."""
+    found = 0
+    for seed in range(3):
+        server = Server(replace(HYBRID, slots=2, checkpoints=checkpoints), seed)
+        candidates = Hypotheses(guesses(2, model=HYBRID))
+        found += sum(not server.asked(candidates, tells=True) for _ in range(150))
+    assert found <= wrong
+
+
 def test_options_that_were_found_are_taken_along() -> None:
     learnt = replace(SLIDING, slots=2, micro_batch=128, checkpoints=8, similarity=0.5)
     found = guesses(2, learnt, model=SLIDING)

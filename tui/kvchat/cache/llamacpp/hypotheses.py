@@ -76,6 +76,21 @@ class _Hypothesis(Struct):
         return True
 
 
+class _Unexplained(Struct, frozen=True):
+    """A report that no guess explained."""
+
+    cached: int
+    begun: Callable[[Simulator, int | None], Prediction]
+    pinned: int | None
+    before: Mapping[int, Simulator]
+    """By `id` of each guess: its simulator before that request."""
+
+    def is_explained_by(self, guess: _Hypothesis, shape: Shape) -> bool:
+        """Whether `guess` would have said it with this shape."""
+        before = self.before.get(id(guess))
+        return before is not None and self.begun(before.reshaped(shape), self.pinned).allows(self.cached, TOLERANCE)
+
+
 class Hypotheses:
     """Simulators of one server, one per guess about its cache. Everything but `best` goes to all of them."""
 
@@ -93,6 +108,8 @@ class Hypotheses:
         """Of the last `begin`."""
         self._unexplained = 0
         """Reports that no guess explained."""
+        self._earlier: _Unexplained | None = None
+        """The last of them."""
         self._cached: int | None = None
         """What was reported for the last `begin`."""
         self._ends: Sequence[int] = ()
@@ -235,9 +252,12 @@ class Hypotheses:
                     guess.mistakes += wrong
         self._cached = cached
         self._unexplained += not is_explained
-        if not is_explained and self._unexplained > ONCE:
-            record = record if cached > NOISE else best.wrong  # that all is lost has many causes
-            self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached, self._ends))
+        if not is_explained:
+            if self._unexplained > ONCE:
+                lost = best.wrong if cached <= NOISE else record  # that all is lost once has many causes
+                self._vary(best, record, _other_checkpoints, lambda guess: guess.plays(cached, self._ends), lost)
+            before = {id(guess): guess.before for guess in self._guesses if guess.before is not None}
+            self._earlier = _Unexplained(cached, self._begun, self._pinned, before)
         self._drop()
 
     def _vary(
@@ -246,10 +266,13 @@ class Hypotheses:
         record: float,
         options: Callable[[Shape], Iterator[Shape]],
         explains: Callable[[_Hypothesis], bool],
+        once: float | None = None,
     ) -> bool:
         """Add guesses that explain what none does: those that are as good as the best one with one of `options`, played
-        from before the last `begin` on, with the record that this one had. Whether there are any."""
+        from before the last `begin` on, with the record that this one had; `once`: with this one, where they do not
+        explain the report before that none did, and behind the others. Whether there are any."""
         found, best_shape = list[_Hypothesis](), best.simulator.shape
+        twice = set[int]()
         for parent in self._guesses[:MOST_PARENTS]:
             before, shape, explained = parent.before, parent.simulator.shape, 0
             remembers = shape.checkpoints > best_shape.checkpoints  # what the best one has dropped
@@ -265,6 +288,11 @@ class Hypotheses:
                 if explains(guess):
                     found.append(guess)
                     explained += 1
+                    if self._earlier is not None and self._earlier.is_explained_by(parent, other):
+                        twice.add(id(guess))
+                    elif once is not None:
+                        guess.wrong = once
+        found.sort(key=lambda guess: id(guess) not in twice)
         self._all += found
         self._guesses += found
         return bool(found)
