@@ -21,6 +21,7 @@ from kvchat.prompt.message import State
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.notes import note_sentence
 from kvchat.text.problems import StoreProblem
+from kvchat.ui.widgets.empty import tips
 from toyserver import ToyServer, error, tokens
 
 
@@ -474,6 +475,14 @@ async def test_how_to_bring_conversations_over_stays_on_the_page_until_it_is_don
     async with drive() as app:
         await app.until(lambda: "Recent" in app.text)
         assert "before 0.2" not in app.text
+
+
+@pytest.mark.parametrize("height", range(15, 20))
+async def test_the_tips_of_the_empty_screen_are_whole_or_not_there(drive: Drive, height: int) -> None:
+    async with drive(size=(80, height)) as app:
+        await app.begin("one")
+        await app.run("new")
+        assert len({tip in app.prose for tip in tips(app.chat.workspace.key_of, 1)}) == 1
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

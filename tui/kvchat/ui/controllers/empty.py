@@ -85,7 +85,7 @@ class EmptyConversation:
         area = self._around.size
         return empty_screen(
             area.width - 6,
-            area.height - self._composer.size.height - 2,
+            area.height - self._composer.outer_size.height - 2,
             facts=facts,
             notes=notes,
             recent=recent,
