@@ -252,9 +252,10 @@ def filled(form: str, arguments: Mapping[str, object]) -> str:
 
 
 def home_path(path: Path | str) -> str:
-    """A path as it is shown: below the home folder with ~."""
-    text, home = str(path), str(Path.home())
-    return one_line(f"~{text[len(home) :]}" if text.startswith(home + os.sep) else text)
+    """A path on one line, as it is shown: below the home folder, or below where that really is, with ~."""
+    text, home = str(path), os.path.expanduser("~")  # noqa: PTH111  Path.home raises where there is none
+    below = next((one for one in (home, os.path.realpath(home)) if text.startswith(one + os.sep)), "")
+    return one_line(f"~{text[len(below) :]}" if below else text)
 
 
 def spoken_title(title: str) -> str:

@@ -22,6 +22,7 @@ from textual.widgets import Input, Label, Static
 from kvchat.commands.acts import ExportRequest
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
+from kvchat.text.format import home_path
 from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import FileExists, TransferError, format_of
 from kvchat.transfer.write import suggested_name
@@ -209,7 +210,7 @@ class ExportScreen(Modal[ExportRequest]):
             name = suggested_name(self._conversation, self._format)
         else:
             name = ""
-        path.value = self._suggested = one_line(_home(self._folder / name)) if name else ""
+        path.value = self._suggested = home_path(self._folder / name) if name else ""
 
     def _explain(self) -> None:
         found = format_of(self._format)
@@ -267,14 +268,6 @@ class ExportScreen(Modal[ExportRequest]):
             )
             return
         self.finish(ExportRequest(self._format, path, self._all_branches, self._all_conversations, exists))
-
-
-def _home(path: Path) -> str:
-    """The path with the home folder as ~."""
-    try:
-        return str(Path("~") / path.relative_to(Path.home()))
-    except (ValueError, RuntimeError):
-        return str(path)
 
 
 def _trouble(path: Path) -> str:

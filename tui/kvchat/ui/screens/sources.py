@@ -229,12 +229,11 @@ class SourcesScreen(ListModal[None]):
         documents: DocumentService,
         sources: Sequence[tuple[int | None, ContextBlock]],
         *,
-        heading: str = "Sources",
         words: str = "",
         editor: str = "",
     ) -> None:
         super().__init__(classes="-list" if len(sources) > 12 else "")
-        self.heading = heading
+        self.heading = "Sources"
         self.hints = (("rows.choose", "show"), ("1–9", "by number"), ("dialog.close", "close"))
         self.documents = documents
         self._editor = editor

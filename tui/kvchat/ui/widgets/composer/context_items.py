@@ -5,9 +5,7 @@ What was left out stays out, and what is only offered stays an offer, until the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -74,14 +72,6 @@ def file_item(block: ContextBlock, count: Count, outside: str = "") -> Item:
     """A file that is mentioned and sent whole; one from `outside` shows where it really is."""
     item = replace(_counted(FILE, block, block.source, outside, count, True), outside=outside)
     return replace(item, tokens=MOST_TOKENS, is_image=True) if block.kind == IMAGE else item
-
-
-def homely(path: str) -> str:
-    """A path as the user knows it: `~/notes.txt`."""
-    try:
-        return str(Path("~") / Path(path).relative_to(os.path.realpath(Path.home())))
-    except (ValueError, RuntimeError):
-        return path
 
 
 def _counted(kind: str, block: ContextBlock, title: str, head: str, count: Count, fixed: bool) -> Item:

@@ -16,9 +16,10 @@ from textual.content import Content
 from textual.widget import Widget
 
 from kvchat.sanitize import one_line
+from kvchat.text.format import home_path
 from kvchat.ui.runs import Run, Runs, ending, fit, width_of
 from kvchat.ui.tones import ThemeStyles
-from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item, homely
+from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item
 
 GLYPHS = {MEMORY: "◆", FILE: "▥", PASSAGE: "▤"}
 EMPTY = {MEMORY: "◇", PASSAGE: "▢"}
@@ -148,7 +149,7 @@ def _note(shown: Shown, room: int) -> Run | None:
 
 def _asking(item: Item, room: int) -> str:
     """That a file from outside needs a yes; of its path the end is shown."""
-    return ending(one_line(homely(item.outside), 200), max(1, room - len(NEEDS))) + NEEDS
+    return ending(one_line(home_path(item.outside), 200), max(1, room - len(NEEDS))) + NEEDS
 
 
 class ContextLine(Widget):
