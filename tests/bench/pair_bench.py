@@ -38,17 +38,18 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from import_samples import open_webui  # noqa: E402
-from toyserver import ToyServer, tokens  # noqa: E402
+from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, tokens  # noqa: E402
 
 CONVERSATIONS = 1000
 FIRST_FRAME = b"essage"
 LISTED = f"Night {CONVERSATIONS - 1}".encode()
 """The title of the newest conversation."""
 STREAMED = b"lamplight"
+PROSE = [f" {STREAMED.decode()}", " on", " the", " water,", " and", " fog", " behind", " it."]
 RATES = (50, 200, 1000)
 """Tokens per second of an answer that streams."""
 RATE = 200
-"""Tokens per second of other answers."""
+"""Tokens per second while keys are pressed."""
 KEYS = [chr(code) for code in range(ord("\u0430"), ord("\u0450"))]
 """Letters that nothing but their echo draws."""
 PAUSE = 0.13
@@ -271,20 +272,38 @@ CASES: dict[str, Callable[[Version], Figures]] = {
 }
 
 
+async def stream(visit: Visit, rate: int) -> None:
+    """Answer at `rate` tokens per second until the client goes; what is late goes in one piece."""
+    await visit.send(SSE_HEAD)
+    began, sent = time.monotonic(), 0
+    while not visit.gone.is_set():
+        await asyncio.sleep(1 / rate)
+        due = int((time.monotonic() - began) * rate)
+        await visit.send(b"".join(chunked(event(token(number, rate))) for number in range(sent, due)))
+        sent = due
+
+
+def token(number: int, rate: int) -> dict[str, object]:
+    delta = {"content": PROSE[number % len(PROSE)]}
+    done = {"predicted_n": number + 1, "predicted_ms": (number + 1) * 1000 / rate}
+    return {
+        "choices": [{"finish_reason": None, "index": 0, "delta": delta}],
+        "model": "toy",
+        "object": "chat.completion.chunk",
+        "timings": {"cache_n": 150, "prompt_n": 50, "prompt_ms": 10.0, **done},
+    }
+
+
 def serve() -> str:
     """A toy server on a thread, until the end: `ask` gets eight words, the app an answer that goes on. Its address."""
     ready, server = threading.Event(), ToyServer(context_size=1 << 20)
-    prose = [f" {STREAMED.decode()}", " on", " the", " water,", " and", " fog", " behind", " it."]
+
+    async def answer(visit: Visit) -> None:
+        asked = re.search(rb"Tell me of the lamp at (\d+)", visit.body)
+        await (stream(visit, int(asked[1])) if asked else tokens(*PROSE, prompt=200, cached=150)(visit))
 
     async def run() -> None:
         async with server:
-
-            async def answer(visit: object) -> None:
-                long = re.search(rb"Tell me of the lamp at (\d+)", visit.body)  # type: ignore[attr-defined]
-                rate = int(long[1]) if long else RATE
-                words = prose * (rate if long else 1)
-                await tokens(*words, delay=1 / rate, prompt=200, cached=150)(visit)  # type: ignore[arg-type]
-
             server.on_chat(answer)
             ready.set()
             while True:
