@@ -421,18 +421,19 @@ async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
     settings, problems = load(config)
     async with drive(settings=settings, notices=map(str, problems)) as app:
         assert app.notices == []
-        assert "Alt+Y export" in app.lines[-1]
-        assert "F11 help" in app.lines[-1]
+        await app.until(lambda: "Alt+Y export" in app.lines[-1] and "F11 help" in app.lines[-1])
         await app.press("f4")
         assert app.front == "ChatScreen"
         await app.press("alt+y")
         await app.opens("ExportScreen")
         await app.press("escape")
+        await app.closes()
         await app.press("f11")
         await app.opens("HelpScreen")
         await app.type("export")
         await app.until(lambda: "Alt+Y, Alt+X" in app.text)
         await app.press("escape")
+        await app.closes()
         await app.begin("one")
         await app.select(0)
         await app.press("c")
