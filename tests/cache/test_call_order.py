@@ -94,3 +94,13 @@ def test_every_order_that_can_be_meant_goes(calls: list[Call]) -> None:
     cache = Cache(build="b11549", known=Shape())
     for call in calls:
         call(cache)
+
+
+def test_no_part_of_it_plays_a_request_past_the_order() -> None:
+    """What begins, ends or corrects a request is asked of the cache alone."""
+    cache = Cache(build="b11549", known=Shape())
+    cache.sent(PROMPT, "A")
+    for part in (cache.guesses, cache.slots, cache.notes):
+        for name in ("begin", "reported", "answered_in", "batched", "end", "cut", "never_began", "simulator"):
+            assert not hasattr(part, name), (part, name)
+    assert cache.guesses.said is not None and cache.guesses.settled and cache.guesses.shapes == [Shape()]

@@ -35,7 +35,7 @@ class Run:
         self.turns = TurnJournal(lambda: at)
         self.journal = self.turns.log
         self.cache = Cache(slots, server=SERVER, journal=self.journal)
-        self.simulator, self.slots = self.cache.guesses, self.cache.slots
+        self.simulator, self.slots = self.cache._guesses, self.cache.slots
         self.notes = ServerNotes(
             ServerInfo("llama.cpp", SERVER, HostClass.LOOPBACK),
             self,

@@ -26,7 +26,7 @@ from kvchat.cache.causes.cause import Finding
 from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign, LastRead, Sent, ServerIdentity
 from kvchat.cache.journal import Journal, SentPrompt
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape, writes_checkpoints
-from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
+from kvchat.cache.llamacpp.hypotheses import Guesses, Hypotheses, guesses
 from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Restorable, Way, plan, way_sparing
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.server_state import SlotCount
@@ -103,13 +103,14 @@ class Cache:
         shapes = [known] if known is not None else guesses(slots, learnt, context, model)
         self.build = build
         self.server = server
-        self.guesses = Hypotheses([replace(shape, file_checkpoints=in_files) for shape in shapes])
+        self._guesses = Hypotheses([replace(shape, file_checkpoints=in_files) for shape in shapes])
+        self.guesses = Guesses(self._guesses)
         """What the server may be like."""
         self.journal = journal if journal is not None else Journal(now or time.time)
         """What was sent to it, and seen of it."""
-        self.slots = SlotObserver(server, self.guesses, self.journal, is_router=is_router)
+        self.slots = SlotObserver(server, self._guesses, self.journal, is_router=is_router)
         """What its slots show, and what has changed them other than played requests."""
-        self.notes = CacheNotes(server, self.guesses, self.slots, self.journal)
+        self.notes = CacheNotes(server, self._guesses, self.slots, self.journal)
         """What the next run is to know."""
         self.trust = Trust()
         self.predictions = self.exact = 0
@@ -128,12 +129,12 @@ class Cache:
     @property
     def best(self) -> Simulator:
         """What the server holds, by the guess that has been right most: `slots`, `parked`, `shape`, `predict`."""
-        return self.guesses.best
+        return self._guesses.best
 
     @property
     def running(self) -> int | None:
         """The slot of the last request, as long as it is not known how that ended."""
-        return self.guesses.running
+        return self._guesses.running
 
     @property
     def is_sure(self) -> bool:
@@ -142,7 +143,7 @@ class Cache:
 
     def is_sure_of(self, prompt: Tokens) -> bool:
         """The same, and whether nothing that is still guessed about the server makes a difference to a prompt."""
-        return self.is_sure and self.guesses.agree_on(prompt)
+        return self.is_sure and self._guesses.agree_on(prompt)
 
     def before(
         self,
@@ -170,14 +171,14 @@ class Cache:
         )
         found = planned(self.best)
         if restorable is not None and not restorable.cost:  # kept: also where only a guess says that it is there
-            modest = planned(self.guesses.modest(prompt))
+            modest = planned(self._guesses.modest(prompt))
             return modest if modest.chosen.way is Way.RESTORE else found
         return found
 
     def way_sparing(self, prompt: Tokens, keep: Tokens, *, detour: bool = False) -> PlannedWay | None:
         """The cheapest way to send a prompt that leaves as much of `keep`, a prompt that comes later, as there is now;
         None: there is none. `detour`: as of `before`."""
-        return way_sparing(self.guesses.likely, prompt, keep, detour=detour, busy=self.slots.busy)
+        return way_sparing(self._guesses.likely, prompt, keep, detour=detour, busy=self.slots.busy)
 
     def sent(
         self,
@@ -202,8 +203,8 @@ class Cache:
         if number is None:
             number = self.slots.request_sent()
         before = self.best.copy()
-        found = self.guesses.begin(prompt, owner, self.journal.now(), slot, users, tip, answers)
-        self.journal.used(kind, owner, self.server, found.slot, self.guesses.all_said, number)
+        found = self._guesses.begin(prompt, owner, self.journal.now(), slot, users, tip, answers)
+        self.journal.used(kind, owner, self.server, found.slot, self._guesses.all_said, number)
         self.last, self._figures = SentPrompt(number, owner, prompt, slot, before, found), None
         self._phase = "under way"
         self._since = self._reads.get(owner, (0, None))
@@ -218,15 +219,15 @@ class Cache:
         """The server took the last request not up."""
         self._end()
         self._phase, self.last = "at rest", None
-        self.guesses.never_began()
+        self._guesses.never_began()
 
     def batched(self, start: int, ends: Sequence[int]) -> None:
         """How far the last prompt was read after each batch, from `start` on, in tokens: it tells options of the
         server."""
         if self.last is None:
             raise RuntimeError("No request was sent.")
-        self.guesses.batched(start, ends)
-        self.journal.replayed(self.last.number, self.guesses.all_said)
+        self._guesses.batched(start, ends)
+        self.journal.replayed(self.last.number, self._guesses.all_said)
 
     def heard(
         self,
@@ -253,11 +254,11 @@ class Cache:
         some_unknown = cached != said.cached and said.allows(cached)  # ids of what was held
         hidden = inherited or (some_unknown and not roughly)
         if not denied:
-            self.guesses.reported(cached, proves=not inherited)
+            self._guesses.reported(cached, proves=not inherited)
             if slot is not None:
-                self.guesses.answered_in(slot, cached)
+                self._guesses.answered_in(slot, cached)
                 self.last = replace(last, prediction=replace(said, slot=slot, common=min(said.common, cached)))
-        if not (hidden and cached > said.cached) and (proved := self.guesses.proved) is not None:
+        if not (hidden and cached > said.cached) and (proved := self._guesses.proved) is not None:
             self.last = replace(last, shape=proved.shape, before=proved.before, prediction=proved.prediction)
         if counts and not hidden and not roughly:
             self.predictions += 1
@@ -278,7 +279,7 @@ class Cache:
         `stopped`: by the client, so that the server may have written some more. `tip`, `order`: as of
         `Simulator.end`."""
         self._end()
-        self.guesses.end(sampled, stopped=stopped, tip=tip, order=order)
+        self._guesses.end(sampled, stopped=stopped, tip=tip, order=order)
         if (last := self.last) is None or last.tokens is None or last.prediction is None:
             return
         if not stopped:
@@ -305,8 +306,8 @@ class Cache:
         """The last request was cancelled when `processed` tokens of its prompt were in; None: the server was not heard
         of. `came` gets how far it came when the slots say so: a batch may have been on its way."""
         self._end()
-        self.guesses.cut(processed or 0)
-        said = self.guesses.said
+        self._guesses.cut(processed or 0)
+        said = self._guesses.said
         there = (said.slot, came) if said is not None and came is not None else None
         self.slots.request_cut(unheard=processed is None, came=there)
 
@@ -352,7 +353,7 @@ class Cache:
         if not self.is_sure:  # by whose rules it was predicted is not known
             uses = tuple(use.unforeseen for use in found.uses)
             found = replace(found, prediction=None, evicted=None, uses=uses)
-        found = replace(found, shape=self._shape(found), may_be_full=self.guesses.may_park)
+        found = replace(found, shape=self._shape(found), may_be_full=self._guesses.may_park)
         finding = finding_of(found)
         predicted, cached = figures.predicted_cached, figures.cached_tokens
         if predicted is not None and cached is not None and not figures.predicted_roughly:
@@ -375,8 +376,8 @@ class Cache:
         """What the cache is like, as far as a turn shows. A model that was never seen to lose anything by it is taken
         for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds after an act
         that makes it go back."""
-        shape, said, cached = self.guesses.proved_shape, evidence.prediction, evidence.figures.cached_tokens
-        dense = self.guesses.is_dense
+        shape, said, cached = self._guesses.proved_shape, evidence.prediction, evidence.figures.cached_tokens
+        dense = self._guesses.is_dense
         if dense is None:
             held = said.best_where if said is not None else None
             dense = (

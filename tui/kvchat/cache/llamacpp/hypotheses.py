@@ -500,6 +500,42 @@ class Hypotheses:
         return [] if explained else of_best
 
 
+class Guesses:
+    """What the guesses about a server have in common, to be asked and not to be played: `Cache` keeps the order in
+    which that is done."""
+
+    def __init__(self, played: Hypotheses) -> None:
+        self._played = played
+
+    @property
+    def said(self) -> Prediction | None:
+        """As `Hypotheses.said`."""
+        return self._played.said
+
+    @property
+    def settled(self) -> bool:
+        """As `Hypotheses.settled`."""
+        return self._played.settled
+
+    @property
+    def rewinds(self) -> bool:
+        """As `Hypotheses.rewinds`."""
+        return self._played.rewinds
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """As `Hypotheses.shapes`."""
+        return self._played.shapes
+
+    def modest(self, prompt: Tokens) -> Simulator:
+        """As `Hypotheses.modest`, to be looked at."""
+        return self._played.modest(prompt)
+
+    def surely_cached(self, prompt: Tokens, slot: int | None) -> int:
+        """As `Hypotheses.surely_cached`."""
+        return self._played.surely_cached(prompt, slot)
+
+
 def _in_slot(simulator: Simulator, prompt: Tokens, slot: int | None, rewinds: bool) -> int:
     """What is reused of `prompt` without going back, unless the model is known to do so."""
     found = simulator.predict(prompt, slot)

@@ -45,7 +45,7 @@ class SlotObserver:
         loads and unloads."""
         self._ended: Literal["restarted", "unloaded"] = "unloaded" if is_router else "restarted"
         self._server = server
-        self.simulator = simulator
+        self._simulator = simulator
         self.journal = journal
         self.state = ServerState()
         """The server's last state."""
@@ -74,7 +74,7 @@ class SlotObserver:
     @property
     def running(self) -> int | None:
         """The slot of a request of ours that is on its way; SOMEWHERE: not known which."""
-        return SOMEWHERE if self.unplaced else self.simulator.running
+        return SOMEWHERE if self.unplaced else self._simulator.running
 
     @property
     def is_seen(self) -> bool:
@@ -139,12 +139,12 @@ class SlotObserver:
             # only a new process has another name; one that keeps it has slept
             lost = self._lost("slept" if self.state.process and emptied else self._ended)
         elif self._unheard and tasks == self.tasks_at_begin:
-            self.simulator.never_began()
+            self._simulator.never_began()
             self._came = None
         came, self._came = self._came, None
         ran = self.ran_in(counts) if self._began else None
         self._began, self._unheard, self.tasks = False, False, tasks
-        surprises = self.simulator.observe([None if count.busy else count.tokens for count in counts], used, ran)
+        surprises = self._simulator.observe([None if count.busy else count.tokens for count in counts], used, ran)
         if came is not None and came[0] < len(counts):
             came[1](counts[came[0]].tokens)
         known = first or emptied or slot is None
@@ -166,7 +166,7 @@ class SlotObserver:
         self, what: Literal["restarted", "slept", "unloaded", "swapped"], files: tuple[str, str] | None = None
     ) -> Literal[True]:
         self.journal.saw(self._server, what, files=files)
-        self.simulator.forget()
+        self._simulator.forget()
         self.tasks = ()
         return True
 
@@ -187,7 +187,7 @@ class SlotObserver:
 
     def adopt(self, slot: int, held: Held, memories: Mapping[str, Memory] | None = None) -> None:
         """A request that was not played left this in a slot. `memories`: how far back it can go, as of `Note`."""
-        self.simulator.adopt(slot, held, memories)
+        self._simulator.adopt(slot, held, memories)
 
     def used(self, slots: Iterable[int]) -> None:
         """Requests of ours that are not played have used slots; what these hold, `observe` tells."""
@@ -196,32 +196,32 @@ class SlotObserver:
 
     def forget_parked(self, is_gone: Callable[[Held], bool]) -> None:
         """A request that was not played took these parked states, or pushed them out."""
-        self.simulator.forget_parked(is_gone)
+        self._simulator.forget_parked(is_gone)
 
     def ran_out(self) -> None:
         """The server broke off several answers in a window that was not full."""
-        self.simulator.ran_out()
+        self._simulator.ran_out()
 
     def refilled(self, slot: int, held: Held) -> None:
         """The server was started with a saved state in a slot."""
-        self.simulator.restored(slot, held)
-        self.simulator.probed(slot)
+        self._simulator.restored(slot, held)
+        self._simulator.probed(slot)
 
     def restored(self, slot: int, held: Held) -> None:
         """A saved state was put into a slot."""
-        self.journal.used("conversation", held.owner, self._server, slot, self.simulator.restored(slot, held))
+        self.journal.used("conversation", held.owner, self._server, slot, self._simulator.restored(slot, held))
 
     def put_back(self, slot: int) -> None:
         """What a slot holds was saved and restored."""
-        self.simulator.put_back(slot)
+        self._simulator.put_back(slot)
 
     def cleared(self, slot: int) -> None:
         """A slot was emptied."""
-        self.simulator.cleared(slot)
+        self._simulator.cleared(slot)
 
     def probed(self, slot: int) -> None:
         """A request has asked what a slot holds and left that as it was."""
-        self.simulator.probed(slot)
+        self._simulator.probed(slot)
         self._began = True
 
 
