@@ -86,6 +86,19 @@ def test_a_build_of_another_rule_never_becomes_sure(one_in: int) -> None:
         assert not trust.is_sure("b9999")
 
 
+@pytest.mark.parametrize("rare", ["edit, slot", "fork, slot", "delete, parked"])
+def test_a_build_whose_rule_differs_in_a_rare_act_never_becomes_sure(rare: str) -> None:
+    """As 10566, whose old checkpoints are gone when an old question of a hybrid model is edited."""
+    right = [(KINDS[at % 3], 100, 100) for at in range(5 * ENOUGH)]
+    trust = after(Trust(), *right[:9])
+    for _ in range(9):
+        trust = after(trust, (rare, 758, 163), *right)
+        assert not trust.is_sure("b10566")
+    trust = Trust.from_json(trust.to_json())
+    assert not after(trust, *right).is_sure("b10566"), "the next run knows it, too"
+    assert after(trust, *[(rare, 758, 758)] * 3, *right * 2).is_sure("b10566")
+
+
 def test_what_was_shown_is_kept_for_the_next_run() -> None:
     half = after(Trust(), *[(KINDS[at % 3], 100, 100) for at in range(ENOUGH - 1)])
     again = Trust.from_json(half.to_json())

@@ -2,8 +2,9 @@
 shown by the server.
 
 A build is shown to follow them by `ENOUGH` exact predictions in a row over `Trust.KINDS` kinds of act, and as many more
-for each wrong one that came before: a rule that differs shows now and then. Two wrong ones of late take it back, from a
-tested build as well.
+for each wrong one that came before: a rule that differs shows now and then. It may show in one kind of act alone, and
+that may be rare: a kind that was wrong must be among the exact ones `AGAIN` times. Two wrong ones of late take it back,
+from a tested build as well.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from kvchat.cache.llamacpp.hypotheses import MEMORY
 from kvchat.figures.accounting import NOISE
 
 ENOUGH = 20
+AGAIN = 3
+"""Exact predictions of a kind of act that was wrong before."""
 DOUBTFUL = 1.5
 """Two wrong predictions of late, as each counts less with every further one."""
 
@@ -32,13 +35,15 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
     """Exact predictions since the last wrong one, by kind of act."""
     wrong: int = 0
     """Wrong ones, as long as it is not shown."""
+    failed: frozenset[str] = frozenset()
+    """The kinds of act that were."""
     is_shown: bool = False
     doubt: float = 0.0
     """How often predictions were wrong of late."""
 
     def to_json(self) -> str:
         """What the next run is to know of it: not the doubts of late."""
-        return msgspec.json.encode(Trust(self.exact, self.wrong, self.is_shown)).decode()
+        return msgspec.json.encode(Trust(self.exact, self.wrong, self.failed, self.is_shown)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Trust:
@@ -62,7 +67,7 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
         need show none."""
         if self.is_shown or is_tested(build):
             return None
-        return sum(self.exact.values()), self.enough, len(self.exact)
+        return min(sum(self.exact.values()), self.enough), self.enough, len(self.exact)
 
     def judged(self, kind: str, predicted: int, cached: int, *, excused: bool) -> Trust:
         """The trust after a request of this kind of act. `predicted`, `cached`: tokens. `excused`: no prediction could
@@ -70,10 +75,13 @@ class Trust(Struct, frozen=True, forbid_unknown_fields=True):
         if abs(predicted - cached) > NOISE and not excused:
             doubt = self.doubt * MEMORY + 1
             is_shown = self.is_shown and doubt < DOUBTFUL
-            return Trust(wrong=0 if is_shown else self.wrong + 1, is_shown=is_shown, doubt=doubt)
+            if is_shown:
+                return Trust(is_shown=True, doubt=doubt)
+            return Trust(wrong=self.wrong + 1, failed=self.failed | {kind}, doubt=doubt)
         exact = self.exact
         if predicted == cached and cached and not self.is_shown:  # that nothing is there shows no rule
             exact = {**exact, kind: exact.get(kind, 0) + 1}
-        if self.is_shown or (sum(exact.values()) >= self.enough and len(exact) >= self.KINDS):
+        again = all(exact.get(failed, 0) >= AGAIN for failed in self.failed)
+        if self.is_shown or (sum(exact.values()) >= self.enough and len(exact) >= self.KINDS and again):
             return Trust(is_shown=True, doubt=self.doubt * MEMORY)
-        return Trust(exact, self.wrong, doubt=self.doubt * MEMORY)
+        return Trust(exact, self.wrong, self.failed, doubt=self.doubt * MEMORY)
