@@ -92,7 +92,7 @@ class NotedSurface:
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         return await work
 
-    async def connected(self) -> bool:
+    async def connected(self, id: str) -> bool:
         return True
 
     async def attempt(self, act: Awaitable[object]) -> None:

@@ -40,6 +40,8 @@ class Action(Struct, frozen=True):
     """Whether it leaves its keys to an action that the user gives them to, without a warning."""
     asks: bool = False
     """Whether the act may ask the user something: the main screen does it in a worker."""
+    waits: bool = False
+    """Whether that is so where it has an argument, for which it may wait for another program."""
 
     @property
     def context(self) -> str:
@@ -92,6 +94,7 @@ ACTIONS: tuple[Action, ...] = (
             "TOOLS",
             also="clear",
             footer="new",
+            waits=True,
         ),
         Action(
             "persona",
@@ -327,6 +330,7 @@ ACTIONS: tuple[Action, ...] = (
             "Show the folders that are indexed, add one, and choose which are searched for this conversation.",
             "documents.run",
             "add PATH|remove NAME|off|ask NAME|always NAME|WORDS",
+            waits=True,
         ),
     ),
     Action(

@@ -100,8 +100,10 @@ class PlainChat:
     async def open(self, id: str, node: str | None = None) -> None:
         """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
         await self.service.drafts.keep()
+        if self._current is None or self._current.id != id:
+            self.attached, self.beginning = [], ""
         self._current = conversation = await self.service.conversations.open(id)
-        self.attached, self.beginning, self.unsent, self._draft, self._kept = [], "", "", Draft(), Draft()
+        self.unsent, self._draft, self._kept = "", Draft(), Draft()
         self.line = None
         draft = self.service.drafts.of(conversation).draft
         if draft.blocks:
@@ -186,7 +188,7 @@ class PlainChat:
 
     async def _sent(self, question: Question, edited: str | None = None) -> bool:
         """Whether it was sent; where not, why is said."""
-        if not await self.acts.messages.may_leave_this_machine():
+        if not await self.acts.messages.may_leave_this_machine(self.id):
             return False
         anyway, turns = False, self.service.turns
         while True:

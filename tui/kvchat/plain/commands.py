@@ -377,7 +377,7 @@ class Commands:
         self._say(*(f"{number}. {one_line(item.question.text, 200)}" for number, item in enumerate(items, 1)))
         held = queue.held(id)
         if await self._chat.speaker.agreed("Send them now?", [f"They wait: {held_reason(held)}."] if held else []) and (
-            await self._chat.acts.messages.may_leave_this_machine()
+            await self._chat.acts.messages.may_leave_this_machine(id)
         ):
             await self._chat.attempt(self._chat.service.turns.send_now(id, items[0].question, queued=items[0].id))
 

@@ -105,14 +105,14 @@ class PlainSurface:
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         return await self._chat.answers.awaited(work, goes_on=False)
 
-    async def connected(self) -> bool:
+    async def connected(self, id: str) -> bool:
         servers = self.service.servers
 
         async def known() -> bool:
-            await servers.connect()
+            await servers.connect(id)
             return True
 
-        is_known = servers.info is not None or await self._chat.answers.awaited(
+        is_known = servers.link(id).info is not None or await self._chat.answers.awaited(
             known(), lambda: servers.connection.sentence or "Connecting."
         )
         if not is_known:

@@ -218,8 +218,8 @@ class Draft(Struct, frozen=True):
 
     def before(self, later: Draft) -> Draft:
         """This draft with another one below it."""
-        if not later.text:
-            return self
+        if not self.text or not later.text:
+            return self if self.text else later
         return self.then(Draft("\n\n")).then(later)
 
     def then(self, later: Draft) -> Draft:

@@ -27,7 +27,7 @@ class UserKeys:
     def __init__(self, app: App[Any], changed: Mapping[str, str] | None = None) -> None:
         self._app = app
         self.changed = changed or {}
-        """By action, as Textual names them."""
+        """By action, as Textual names them; several with commas between."""
 
     def take(self, settings: Settings, file: Path) -> Sequence[Problem]:
         """Have the keys of these settings, which come from `file`, in force. Returns what is wrong with some."""
@@ -50,7 +50,7 @@ class UserKeys:
 
     def meant(self, key: str) -> str:
         """The key that is meant by one that the terminal has sent."""
-        return BY_WORDS[key] if key in BY_WORDS and key not in ",".join(self.changed.values()) else key
+        return BY_WORDS[key] if key in BY_WORDS and key not in ",".join(self.changed.values()).split(",") else key
 
 
 class _Keyed(Protocol):

@@ -320,7 +320,7 @@ class ChatScreen(Screen[None]):
         open: `id` of a conversation."""
         act = attrgetter(action.method)(self)
         work = partial(act, argument) if argument and action.argument else partial(act, **about)
-        if action.asks:
+        if action.asks or (action.waits and argument):
             self.run_worker(self._carry_out(work), name=action.id, group="dialog")
         else:
             await self._carry_out(work)

@@ -50,6 +50,8 @@ class Forked(Struct, frozen=True):
 
     id: str
     origin: str
+    was_trashed: bool
+    """Whether the origin was in the trash then."""
 
 
 class DoneAct(Struct, frozen=True):
@@ -87,7 +89,10 @@ class ConversationActs:
     async def new(self, tools: str = "") -> None:
         """`tools`: names of those that the model may call; empty: the usual ones."""
         names = tools.replace(",", " ").split() or None
-        await self._surface.open((await self._service.new_conversations.create(tools=names)).id)
+        begun = await self._surface.waited(self._service.new_conversations.create(tools=names), is_long=bool(names))
+        if begun is None:
+            return
+        await self._surface.open(begun.id)
         if names:
             self._surface.say(tools_of(self._surface))
 
@@ -201,10 +206,10 @@ class ConversationActs:
 
     async def fork(self, node: str) -> None:
         """Open a fork of the open conversation that ends at a message. Raises ChatError."""
-        origin = self._surface.conversation.id
-        fork = await self._service.branches.fork(origin, node)
+        origin = self._surface.conversation.record
+        fork = await self._service.branches.fork(origin.id, node)
         await self._surface.open(fork.id)
-        self.did(Forked(fork.id, origin))
+        self.did(Forked(fork.id, origin.id, origin.trashed is not None))
 
     async def delete(self, id: str = "") -> None:
         """Move a conversation to the trash; the next one of the list is open then."""
@@ -282,7 +287,9 @@ class ConversationActs:
             case Tagged(id, added, removed):
                 await self._conversations.tag(id, removed, added)
                 self._surface.say("The tags are as they were")
-            case Forked(id, origin):
+            case Forked(id, origin, was_trashed):
+                if not was_trashed:  # it may be by now
+                    await self._conversations.restore(origin)
                 await self._surface.open(origin)
                 await self._conversations.delete(id)
                 self._surface.say("Back where it was forked · the fork is in the trash")

@@ -27,17 +27,19 @@ class MessageActs:
         return meant(self._surface.conversation, self._surface.marked)
 
     async def regenerate(self) -> None:
+        id = self._surface.conversation.id
         if (node := self._node) is None:
             self._surface.say("No answer to regenerate yet")
-        elif await self._surface.decided("regenerate", node) and await self.may_leave_this_machine():
-            await self._surface.attempt(self._service.turns.regenerate(self._surface.conversation.id, node))
+        elif await self._surface.decided("regenerate", node) and await self.may_leave_this_machine(id):
+            await self._surface.attempt(self._service.turns.regenerate(id, node))
 
     async def continue_answer(self) -> None:
         """Go on with the cut answer that is marked, else with the last one."""
+        id = self._surface.conversation.id
         if (node := cut_answer(self._surface.conversation, self._surface.marked)) is None:
             self._surface.say("There is no answer to continue yet.")
-        elif await self._surface.decided("continue", node) and await self.may_leave_this_machine():
-            await self._surface.attempt(self._service.turns.go_on(self._surface.conversation.id, node))
+        elif await self._surface.decided("continue", node) and await self.may_leave_this_machine(id):
+            await self._surface.attempt(self._service.turns.go_on(id, node))
 
     async def delete_turn(self) -> None:
         if (node := self._node) is None:
@@ -65,16 +67,17 @@ class MessageActs:
             price.plan, price.window, price.summary_seconds, price.read_seconds, self._surface.way_to("undo")
         )
         if await self._surface.agreed("Compact this conversation?", lines, "Compact") and (
-            await self.may_leave_this_machine()
+            await self.may_leave_this_machine(id)
         ):
             await self._surface.attempt(compactor.compact(id))
 
-    async def may_leave_this_machine(self) -> bool:
-        """Whether what is written may go to the server: asked once for every server that is not on this machine."""
-        id, servers = self._surface.conversation.id, self._service.servers
-        if not await self._surface.connected():
+    async def may_leave_this_machine(self, id: str) -> bool:
+        """Whether what is written in a conversation may go to its server: asked once for every server that is not on
+        this machine."""
+        servers = self._service.servers
+        if not await self._surface.connected(id):
             return False
-        server, consent = servers.info, servers.consent
+        server, consent = servers.link(id).info, servers.consent
         if server is None or consent.may_send_to(server, id):
             return True
         goes = consent.destination(server, id)

@@ -42,10 +42,12 @@ class OptionActs:
 
     async def model(self, name: str = "") -> None:
         """Go on with the model, file or server of this name; without one it is picked. Raises ChatError."""
-        chooser = self._service.chooser
-        match choice := chooser.meant(self._surface.conversation.id, name) if name else None:
+        chooser, id = self._service.chooser, self._surface.conversation.id
+        match choice := chooser.meant(id, name) if name else None:
             case ("file", Path() as path):
-                files = await chooser.files_at(path)
+                files = await self._surface.waited(chooser.files_at(path))
+                if files is None:
+                    return
                 await (self.use(("file", files[0].path)) if len(files) == 1 else self._surface.pick("model", str(path)))
             case ("pull", str(repository)):
                 await self._surface.pick("pull", repository)

@@ -89,8 +89,8 @@ class Surface(Protocol):
         another program, and the user writes on meanwhile. Raises what it does."""
         ...
 
-    async def connected(self) -> bool:
-        """Whether it is known where a message of the open conversation would go, as far as that must be known before
+    async def connected(self, id: str) -> bool:
+        """Whether it is known where a message of a conversation would go, as far as that must be known before
         it is sent; else the user gave it up."""
         ...
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
@@ -39,33 +42,43 @@ class AlternativesController:
             wanted, rest = parse_alternatives(commanded.text if commanded is not None else "", info)
         except ChatError as error:
             workspace.say(str(error), "warning")
-            self._put_back(commanded)
+            await self._put_back(id, commanded)
+            return
+        if not workspace.shows(id):
+            workspace.say("Not asked: another conversation is open", "warning")
+            await self._put_back(id, commanded)
             return
         if workspace.editing is not None:
             workspace.say(f"Send the edited message first, or leave it with {workspace.key_of('stop')}")
+            await self._put_back(id, commanded)
             return
         submitted = self._composer.take()
         if commanded is not None and rest:
             submitted = self._composer.Submitted(commanded.ending(rest), id)
         if submitted is not None:
-            sent = await self._sending.send_several(submitted, wanted, self._agreed)
+            sent = await self._sending.send_several(submitted, wanted, partial(self._agreed, id))
         else:
             sent = await self._again(wanted)
         if sent:
             await self._choose(id, wanted)
         elif commanded is not None and rest and self._composer.text == rest:
             self._composer.take()  # the question is back without its command
-            self._put_back(commanded)
+            await self._put_back(id, commanded)
 
-    def _put_back(self, commanded: Question | None) -> None:
+    async def _put_back(self, id: str, commanded: Question | None) -> None:
         """What was written behind the command, which was not done, and the command."""
-        if commanded is not None and not self._composer.text:
-            draft = Draft("/alternatives ").then(commanded.draft)
+        if commanded is None:
+            return
+        draft, drafts = Draft("/alternatives ").then(commanded.draft), self._service.drafts
+        if not self.workspace.shows(id):
+            unsent = drafts.of(self._service.conversations.load(id))
+            await drafts.put(id, replace(unsent, draft=draft.before(unsent.draft)))
+        elif not self._composer.text:
             self._composer.restore(draft, agreed=commanded.meant.agreed)
 
-    async def _agreed(self, wanted: AlternativesRequest, question: Question) -> bool:
-        prices, id = self._service.prices, self.workspace.open_id
-        return await self._costs.agreed_to(prices.of_several(id, wanted, question), "alternatives", self._words(wanted))
+    async def _agreed(self, id: str, wanted: AlternativesRequest, question: Question) -> bool:
+        price = self._service.prices.of_several(id, wanted, question)
+        return await self._costs.agreed_to(price, "alternatives", self._words(id, wanted))
 
     async def _again(self, wanted: AlternativesRequest) -> bool:
         """Ask the last question again; whether that was done."""
@@ -76,17 +89,17 @@ class AlternativesController:
         id, prices = workspace.conversation.id, self._service.prices
         return (
             await self._costs.agreed_to(
-                prices.of_several(id, wanted, None, node), "alternatives", self._words(wanted), node
+                prices.of_several(id, wanted, None, node), "alternatives", self._words(id, wanted), node
             )
-            and await workspace.acts.messages.may_leave_this_machine()
+            and await workspace.acts.messages.may_leave_this_machine(id)
             and await workspace.attempt(self._turns.ask_again_for(id, wanted, node))
         )
 
-    def _words(self, wanted: AlternativesRequest) -> list[str]:
+    def _words(self, id: str, wanted: AlternativesRequest) -> list[str]:
         """How the answers come, and what stays cached of them."""
         from kvchat.text.prices import several_lines
 
-        most = self._service.tracker.most_answers(self.workspace.open_id)
+        most = self._service.tracker.most_answers(id)
         return several_lines([count for count, _ in wanted.requests(most)], wanted.models)
 
     async def _choose(self, id: str, wanted: AlternativesRequest) -> None:

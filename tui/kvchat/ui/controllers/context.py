@@ -136,7 +136,7 @@ class ContextController:
     async def retrieve(self, id: str, text: str, meant: MentionScope, editing: str | None) -> RetrievalResult:
         if editing is None:
             return await self._retrieval.retrieve(id, text, meant=meant)
-        tree = self.workspace.conversation.tree
+        tree = self.workspace.service.conversations.load(id).tree
         return await self._retrieval.retrieve(id, text, tree.path(tree[editing].parent), meant=meant)
 
     @in_worker("mention", exclusive=True)

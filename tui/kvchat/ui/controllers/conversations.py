@@ -46,10 +46,13 @@ class ConversationController:
     async def open(self, id: str, node: str | None = None) -> None:
         """Show a conversation, at a message if one is given. Raises ChatError."""
         workspace = self.workspace
+        if not workspace.shows(id):
+            workspace.key_queue.give_up()  # what was to be asked about the one that is left
         await self._service.drafts.keep()
+        conversation = await self._conversations.open(id)
         if workspace.editing is not None:
             self._drafts.leave_edit()
-        workspace.current = conversation = await self._conversations.open(id)
+        workspace.current = conversation
         if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
             await workspace.attempt(self._branches.select(id, node))
         if self._findbar.is_open:

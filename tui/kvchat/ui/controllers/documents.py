@@ -49,17 +49,18 @@ class DocumentController:
         """The documents; or add a path, or remove a collection; or off, ask, always: what this conversation does with
         collections; or a search for words."""
         word, _, rest = argument.strip().partition(" ")
-        match word.lower():
-            case "":
-                self._open()
-            case "add":
-                await self._add(rest.strip())
-            case "remove":
-                self._remove(rest.strip().removeprefix("@"))
-            case "off" | "ask" | "always" as mode:
-                await self._search_in(mode, rest.replace("@", " ").replace(",", " ").split())
-            case _:
-                self._search(argument.strip())
+        with self.workspace.key_queue.coming():  # what is read may take a while
+            match word.lower():
+                case "":
+                    self._open()
+                case "add":
+                    await self._add(rest.strip())
+                case "remove":
+                    self._remove(rest.strip().removeprefix("@"))
+                case "off" | "ask" | "always" as mode:
+                    await self._search_in(mode, rest.replace("@", " ").replace(",", " ").split())
+                case _:
+                    self._search(argument.strip())
 
     @in_worker("dialog")
     async def _open(self, *, add: str | None = None) -> None:

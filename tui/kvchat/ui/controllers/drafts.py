@@ -18,8 +18,6 @@ from kvchat.prompt.drafts import Draft, Unsent, plain_paste
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.question import Question
     from kvchat.chat.turns.queue import Queued
@@ -45,6 +43,9 @@ class DraftController:
         """The message whose place in the composer an edit has."""
         self._outside: OutsideText | None = None
         """What is written in the editor."""
+        self._closed = asyncio.Event()
+        """Set while no editor is open: what comes back waits for that."""
+        self._closed.set()
         self._began = ""
         """The conversation in which a message is being written."""
         service.drafts.surface = self
@@ -59,8 +60,9 @@ class DraftController:
         self._composer.load(draft.encoded(), conversation.id)
         if unsent.edits:
             edit = unsent.edits[-1]
-            is_sent = sending is not None and sending.editing == edit.question
-            self.begin_edit(edit.question, Draft() if is_sent else edit.draft)
+            if sending is not None and sending.editing == edit.question:
+                edit = replace(edit, draft=sending.later)
+            self.begin_edit(edit.question, edit.draft)
 
     def written(self) -> tuple[str, Unsent] | None:
         """What is written in the conversation that the composer was loaded for; what is on its way comes first."""
@@ -74,7 +76,9 @@ class DraftController:
             written = written.rewritten(plain_paste(saved))
         sent = sending.event.question.draft if sending is not None else Draft()
         if editing is not None:
-            edit = sent.before(written) if sending is not None and sending.editing == editing else written
+            edit = written
+            if sending is not None and sending.editing == editing:
+                sending.later, edit = written, sent.before(written)
             asked = question_draft(conversation.tree[editing], is_edit=True)
             is_changed = (edit.text, edit.blocks) != (asked.text, asked.blocks)
             unsent, written = unsent.edited(editing, edit if is_changed else None), self._behind
@@ -88,6 +92,7 @@ class DraftController:
         id = event.key
         if not event.draft:
             self._too_long.forget(id)
+            self._places.pop(id, None)  # of a message that was deleted: one that was sent has taken it
             self._began = ""
             return
         if id and id != self._began and self.workspace.shows(id):
@@ -96,6 +101,10 @@ class DraftController:
         await self._drafts.keep()
 
     # -- what comes back
+
+    async def editor_closed(self) -> None:
+        """Wait until the editor is closed: what it saves takes the place of all that is in the composer."""
+        await self._closed.wait()
 
     def restore(self, question: Question) -> None:
         """Put a message in front of what is in the composer."""
@@ -128,6 +137,7 @@ class DraftController:
         if item.place is not None:
             self._places[id] = item.place
         await self.put_back(id, item.question)
+        self._composer.flush()
         return True
 
     def take_place(self, id: str) -> float | None:
@@ -167,22 +177,27 @@ class DraftController:
         self._composer.border_title = ""
         self._composer.load(self._behind.encoded(), self.workspace.open_id)
 
-    def edit_sent(self) -> None:
-        """Show the message again; what was written since the edit was sent is a part of it."""
-        self._behind = self._behind.before(self._composer.contents)
-        self.leave_edit()
+    async def edit_sent(self, id: str, question: str, later: Draft) -> None:
+        """An edit was sent; what was written since, `later` where another conversation was opened, is a part of the
+        message, which is shown again."""
+        if self.workspace.shows(id) and self.workspace.editing == question:
+            self._behind = self._behind.before(self._composer.contents)
+            self.leave_edit()
+            later = Draft()
+        unsent = self._drafts.of(self._conversations.load(id)).edited(question, None)
+        await self._drafts.put(id, replace(unsent, draft=unsent.draft.before(later)))
 
     def stop_editing(self) -> bool:
-        """Leave the editing, and drop what was changed. Whether a question was edited."""
+        """Leave the editing, and drop what was changed; of an edit that is on its way, what was written since. Whether
+        a question was edited."""
         if (node := self.workspace.editing) is None:
             return False
+        id, edit = self.workspace.open_id, None
         self.leave_edit()
-        self.drop_edit(self.workspace.open_id, node)
+        if (sending := self.workspace.outgoing.get(id)) is not None and sending.editing == node:
+            sending.later, edit = Draft(), sending.event.question.draft
+        self._drafts.put(id, self._drafts.of(self._conversations.load(id)).edited(node, edit))
         return True
-
-    def drop_edit(self, id: str, question: str) -> Awaitable[None]:
-        """Store that this question is not being changed."""
-        return self._drafts.put(id, self._drafts.of(self._conversations.load(id)).edited(question, None))
 
     # -- the user's editor
 
@@ -208,6 +223,7 @@ class DraftController:
         from kvchat.commands.editor import EditorError, OutsideText
 
         trouble = ""
+        self._closed.clear()
         try:
             outside = self._outside = await asyncio.to_thread(OutsideText, self._composer.text)
             await outside.edit(self._service.settings.editor, self._drafts.keep)
@@ -216,4 +232,5 @@ class DraftController:
         if self._outside is not None and (text := self._outside.saved) is not None:
             self._composer.take_edited(text)
         self._outside = None
+        self._closed.set()
         return trouble

@@ -47,6 +47,7 @@ from kvchat.ui.widgets.composer.widget import Composer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.turns.alternatives import AlternativesRequest
     from kvchat.chat.turns.queue import Queued
@@ -91,7 +92,7 @@ class SendingController:
         id, editing = event.key or self.workspace.conversation.id, self.workspace.editing
         self._too_long.forget(id)
         self._transcript.select(None)
-        place = self._drafts.take_place(id)
+        place = self._drafts.take_place(id) if editing is None else None
         if editing is None and (self._is_busy(id) or self._queue.of(id)):
             self._queue_up(id, event.question, place)
         elif editing is not None and self._is_unchanged(editing, event):
@@ -163,13 +164,15 @@ class SendingController:
         self._service.warm_up.sent.add(sending.id)
         try:
             sent = (
-                await self.workspace.acts.messages.may_leave_this_machine()
+                await self.workspace.acts.messages.may_leave_this_machine(sending.id)
                 and await self.workspace.attempt(self._sent(sending))
                 and not isinstance(sending.phase, Returning)
             )
         finally:
             slow.stop()
             self._service.warm_up.sent.discard(sending.id)
+        if not sent:
+            await self._drafts.editor_closed()
         del self._sending[sending.id]  # where kvchat ends, it is unsent
         if not sent:
             self._queue.hold(sending.id, HoldKind.NOT_SENT)  # what was to follow it
@@ -276,9 +279,7 @@ class SendingController:
         if isinstance(sending.phase, TakenBack):
             await self._conversations.stop(sending.id)
         if sending.editing is not None:
-            if self._is_here(sending):
-                self._drafts.edit_sent()
-            await self._drafts.drop_edit(sending.id, sending.editing)
+            await self._drafts.edit_sent(sending.id, sending.editing, sending.later)
         elif sending.is_in_draft and not self.workspace.shows(sending.id):
             unsent = self._service.drafts.of(self._conversations.load(sending.id))
             await self._service.drafts.put(sending.id, replace(unsent, draft=sending.later))
@@ -313,14 +314,13 @@ class SendingController:
         sending, path = self._sending.get(conversation.id), conversation.path()
         self._too_long.refused(event, conversation)
         question = conversation.tree[event.question]
-        is_here = self.workspace.current is conversation and self.workspace.editing is None
         edited = next((n for n in path if n.parent == question.parent and n.role is Role.USER), None)
         if sending is not None:
             sending.phase = Returning()
         elif edited is not None:
-            if is_here and edited.id != question.id:
-                self._drafts.begin_edit(
-                    edited.id, Draft(question.text, given(question.text, spans_in(question.message)))
+            if edited.id != question.id:
+                self._edit_again_soon(
+                    conversation, edited.id, Draft(question.text, given(question.text, spans_in(question.message)))
                 )
         else:
             draft = question_draft(question)
@@ -328,7 +328,14 @@ class SendingController:
 
     @in_worker("send")
     async def _put_back_soon(self, id: str, question: Question) -> None:
+        await self._drafts.editor_closed()
         await self._drafts.put_back(id, question)
+
+    @in_worker("send")
+    async def _edit_again_soon(self, conversation: OpenConversation, question: str, draft: Draft) -> None:
+        await self._drafts.editor_closed()
+        if self.workspace.current is conversation and self.workspace.editing is None:
+            self._drafts.begin_edit(question, draft)
 
     # -- while it is on its way
 

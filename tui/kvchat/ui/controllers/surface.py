@@ -136,8 +136,8 @@ class ScreenSurface:
         with self._workspace.key_queue.coming(holds_keys=not is_long) as dialog:
             return await dialog.found(work)
 
-    async def connected(self) -> bool:
-        id, servers = self.conversation.id, self.service.servers
+    async def connected(self, id: str) -> bool:
+        servers = self.service.servers
         if not servers.may_meet(id):
             await servers.connect(id)  # it was not connected to ahead
         return True
