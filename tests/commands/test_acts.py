@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -91,6 +91,9 @@ class NotedSurface:
 
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         return await work
+
+    async def later(self, act: Callable[[], Awaitable[None]]) -> None:
+        await act()
 
     async def connected(self, id: str) -> bool:
         return True

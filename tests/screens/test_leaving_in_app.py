@@ -26,6 +26,7 @@ from toyserver import ToyServer
 
 PRICED = ("transcript.delete", "transcript.regenerate", "transcript.edit", "thinking", "system")
 ARGUMENTS = {"thinking": ["on"], "system": ["be brief"]}
+NOT_MET = SimpleNamespace(info=None)
 SLOW_PROGRAM = """
 import json, sys, time
 time.sleep(60)
@@ -166,6 +167,42 @@ async def test_several_answers_are_not_asked_for_in_another_conversation(
         assert app.draft == (f"/alternatives {words}" if words else "")
 
 
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("outside", [False, True])
+async def test_what_is_written_while_several_answers_wait_for_a_server_stays(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: bool, outside: bool
+) -> None:
+    go = editor(tmp_path, monkeypatch)
+    async with drive() as app:
+        monkeypatch.setattr(app.app, "suspend", nullcontext)
+        await app.begin("first")
+        servers, gate = app.service.servers, Gate()
+        link, reach = servers.link, servers.reach
+
+        async def slow(id: str = "", *, name: str = "") -> object:
+            await gate.passed()
+            if fails:
+                raise ChatError.of("No server.")
+            return await reach(id, name=name)
+
+        await app.write("/alternatives 2 and why?")
+        monkeypatch.setattr(servers, "reach", slow)
+        monkeypatch.setattr(servers, "link", lambda id="": link(id) if gate.reached.is_set() else NOT_MET)
+        await app.press("enter")
+        await app.until(gate.reached.is_set)
+        if outside:
+            await app.press("ctrl+g")
+        else:
+            await app.write("written outside")
+        gate.opened.set()
+        go.touch()
+        if fails:
+            await app.until(lambda: "and why?" in app.draft and "written outside" in app.draft)
+        else:
+            await app.until(lambda: "and why?" in app.said or app.front == "AlternativesScreen")
+            assert app.chat.composer.text == "written outside"
+
+
 async def test_several_answers_beside_an_edit_leave_the_words(drive: Drive) -> None:
     async with drive() as app:
         await app.say("Hello")
@@ -187,13 +224,80 @@ async def test_a_program_that_lists_its_tools_for_a_new_conversation_holds_no_ke
         for server in app.service.mcp.configured().values():
             await app.service.mcp.agree(server)
         await app.command("/new box")
+        await app.until(lambda: app.conversation.id != home)
         await app.press("f1")
         await app.opens("HelpScreen")
         await app.press("escape")
         await app.closes()
         await app.press("escape")
         await app.rest()
-        assert app.conversation.id == home
+        await app.say("Which?")
+        assert (app.conversation.id != home, app.said[0]) == (True, "Which?")
+
+
+@pytest.mark.parametrize("command", ["/new", "/new files"])
+async def test_keys_right_behind_new_go_to_the_new_conversation(drive: Drive, command: str) -> None:
+    async with drive() as app:
+        await app.say("Hello")
+        home = app.conversation
+        await app.write(f"{command} ")
+        for key in ("enter", *"secret", "enter"):
+            app.app.simulate_key(key)
+        await app.until(lambda: app.conversation.id != home.id and app.said[:1] == ["secret"])
+        assert len(home.path()) == 3
+
+
+async def test_documents_are_searched_for_where_that_was_asked(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path) as app:
+        other = await app.begin("second")
+        home = await app.begin("first")
+        async with held(app) as free:
+            await app.command("/documents always handbook")
+            await app.open(other)
+            free.set()
+        record = app.service.conversations.load(home)
+        await app.until(lambda: record.record.collections == ("handbook",))
+        assert not app.conversation.record.collections
+
+
+async def test_a_draft_behind_an_edit_that_is_sent_while_the_editor_is_open_stays(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = editor(tmp_path, monkeypatch)
+    async with drive() as app:
+        monkeypatch.setattr(app.app, "suspend", nullcontext)
+        await app.say("Hello", "More")
+        await app.write("what waits behind")
+        gate = connecting(app, monkeypatch)
+        app.chat.drafts.begin_edit(app.path[0].id)
+        await app.write(" in other words")
+        await app.press("enter")
+        await app.until(gate.reached.is_set)
+        await app.press("ctrl+g")
+        gate.opened.set()
+        await app.until(lambda: app.said[0] == "Hello in other words")
+        go.touch()
+        await app.until(lambda: not app.chat.workspace.outgoing)
+        await app.until(lambda: app.draft == "what waits behind\n\nwritten outside")
+
+
+async def test_what_is_written_behind_one_edit_stays_through_another(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with drive() as app:
+        await app.say("Hello", "More")
+        gate, first = connecting(app, monkeypatch), app.path[0].id
+        app.chat.drafts.begin_edit(app.path[2].id)
+        await app.write(" in other words")
+        await app.press("enter")
+        await app.until(gate.reached.is_set)
+        await app.write("typed since")
+        app.chat.drafts.begin_edit(first)
+        gate.opened.set()
+        await app.until(lambda: not app.chat.workspace.outgoing)
+        await app.settled()
+        await app.press("escape")
+        await app.until(lambda: app.draft == "typed since")
 
 
 async def test_what_is_written_behind_an_edit_on_its_way_is_there_again(drive: Drive, tmp_path: Path) -> None:

@@ -94,7 +94,6 @@ ACTIONS: tuple[Action, ...] = (
             "TOOLS",
             also="clear",
             footer="new",
-            waits=True,
         ),
         Action(
             "persona",

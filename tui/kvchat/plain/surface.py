@@ -105,6 +105,9 @@ class PlainSurface:
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         return await self._chat.answers.awaited(work, goes_on=False)
 
+    async def later(self, act: Callable[[], Awaitable[None]]) -> None:
+        await act()
+
     async def connected(self, id: str) -> bool:
         servers = self.service.servers
 

@@ -223,7 +223,7 @@ class ChatScreen(Screen[None]):
     def alternatives(self) -> AlternativesController:
         from kvchat.ui.controllers.alternatives import AlternativesController
 
-        return AlternativesController(self.workspace, self.costs, self.sending)
+        return AlternativesController(self.workspace, self.costs, self.drafts, self.sending)
 
     @cached_property
     def tools(self) -> ToolController:

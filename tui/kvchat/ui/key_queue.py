@@ -106,9 +106,10 @@ class KeyQueue:
             self._coming.remove(one)
             self._arrived.set()
 
-    def give_up(self) -> bool:
-        """Have no dialog shown that is still on its way. Whether one was."""
-        late = [one for one in self._coming if not one.is_given_up]
+    def give_up(self, *, long: bool = True) -> bool:
+        """Have no dialog shown that is still on its way; with `long` also none that waits for another program. Whether
+        one was."""
+        late = [one for one in self._coming if not one.is_given_up and (long or one.holds_keys)]
         for one in late:
             one.give_up()
         self._arrived.set()

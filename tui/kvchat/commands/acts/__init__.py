@@ -24,7 +24,7 @@ class Acts:
     """The acts, on one surface."""
 
     def __init__(self, surface: Surface) -> None:
-        self.conversations = ConversationActs(surface)
-        self.messages = MessageActs(surface, self.conversations)
         self.options = OptionActs(surface)
+        self.conversations = ConversationActs(surface, self.options)
+        self.messages = MessageActs(surface, self.conversations)
         self.memory = MemoryActs(surface)

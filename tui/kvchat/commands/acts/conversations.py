@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from kvchat.transfer.formats import FileExists
 
 if TYPE_CHECKING:
     from kvchat.chat.trunks import Trunks
+    from kvchat.commands.acts.options import OptionActs
     from kvchat.commands.acts.surface import Surface
 
 
@@ -79,8 +81,9 @@ class ExportRequest(Struct, frozen=True):
 class ConversationActs:
     """Acts on the open conversation, or on another one by its id."""
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: Surface, options: OptionActs) -> None:
         self._surface = surface
+        self._options = options
         self._service = surface.service
         self._conversations = surface.service.conversations
         self._done: list[DoneAct] = []
@@ -89,10 +92,12 @@ class ConversationActs:
     async def new(self, tools: str = "") -> None:
         """`tools`: names of those that the model may call; empty: the usual ones."""
         names = tools.replace(",", " ").split() or None
-        begun = await self._surface.waited(self._service.new_conversations.create(tools=names), is_long=bool(names))
-        if begun is None:
+        mcp, create = self._service.mcp, self._service.new_conversations.create
+        if names and mcp.behind(names) and not mcp.to_agree(names):  # a program may have to list them first
+            await self._surface.open((await create()).id)
+            await self._surface.later(partial(self._options.tools, tools))
             return
-        await self._surface.open(begun.id)
+        await self._surface.open((await create(tools=names)).id)
         if names:
             self._surface.say(tools_of(self._surface))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from kvchat.chat.errors import ChatError
@@ -87,6 +87,11 @@ class Surface(Protocol):
     async def waited(self, work: Coroutine[Any, Any, T], *, is_long: bool = False) -> T | None:
         """What comes of work that takes time; None: the user gave it up, and it is ended. `is_long`: it waits for
         another program, and the user writes on meanwhile. Raises what it does."""
+        ...
+
+    async def later(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do an act that another program may have to answer first; the user writes on meanwhile. Raises what it does,
+        or says that."""
         ...
 
     async def connected(self, id: str) -> bool:

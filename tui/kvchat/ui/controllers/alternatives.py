@@ -12,21 +12,26 @@ from kvchat.chat.question import Question
 from kvchat.chat.turns.alternatives import AlternativesRequest, parse_alternatives
 from kvchat.prompt.drafts import Draft
 from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.widgets.composer.widget import Composer
 
 if TYPE_CHECKING:
     from kvchat.ui.controllers.costs import CostQuestions
+    from kvchat.ui.controllers.drafts import DraftController
     from kvchat.ui.controllers.sending import SendingController
 
 
 class AlternativesController:
     """Asks for several answers, and has one chosen."""
 
-    def __init__(self, workspace: Workspace, costs: CostQuestions, sending: SendingController) -> None:
+    def __init__(
+        self, workspace: Workspace, costs: CostQuestions, drafts: DraftController, sending: SendingController
+    ) -> None:
         self.workspace = workspace
         service, screen = workspace.service, workspace.screen
         self._service = service
         self._turns = service.turns
         self._costs = costs
+        self._drafts = drafts
         self._sending = sending
         self._composer = screen.composer
         self._transcript = screen.transcript
@@ -52,9 +57,10 @@ class AlternativesController:
             workspace.say(f"Send the edited message first, or leave it with {workspace.key_of('stop')}")
             await self._put_back(id, commanded)
             return
-        submitted = self._composer.take()
         if commanded is not None and rest:
-            submitted = self._composer.Submitted(commanded.ending(rest), id)
+            submitted: Composer.Submitted | None = Composer.Submitted(commanded.ending(rest), id)
+        else:
+            submitted = self._composer.take()
         if submitted is not None:
             sent = await self._sending.send_several(submitted, wanted, partial(self._agreed, id))
         else:
@@ -69,11 +75,12 @@ class AlternativesController:
         """What was written behind the command, which was not done, and the command."""
         if commanded is None:
             return
+        await self._drafts.editor_closed()
         draft, drafts = Draft("/alternatives ").then(commanded.draft), self._service.drafts
         if not self.workspace.shows(id):
             unsent = drafts.of(self._service.conversations.load(id))
             await drafts.put(id, replace(unsent, draft=draft.before(unsent.draft)))
-        elif not self._composer.text:
+        else:
             self._composer.restore(draft, agreed=commanded.meant.agreed)
 
     async def _agreed(self, id: str, wanted: AlternativesRequest, question: Question) -> bool:

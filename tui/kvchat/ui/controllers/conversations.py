@@ -47,7 +47,8 @@ class ConversationController:
         """Show a conversation, at a message if one is given. Raises ChatError."""
         workspace = self.workspace
         if not workspace.shows(id):
-            workspace.key_queue.give_up()  # what was to be asked about the one that is left
+            workspace.key_queue.give_up(long=False)  # what was to be asked about the one that is left
+            await self._drafts.editor_closed()
         await self._service.drafts.keep()
         conversation = await self._conversations.open(id)
         if workspace.editing is not None:

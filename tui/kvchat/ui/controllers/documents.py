@@ -136,7 +136,7 @@ class DocumentController:
     async def _search_in(self, mode: str, names: Sequence[str]) -> None:
         """Have this conversation search in the named collections, else in those it searches already, else in the only
         one there is."""
-        record = self.workspace.conversation.record
+        record, id = self.workspace.conversation.record, self.workspace.open_id
         if mode != OFF:
             try:
                 known = [one.name for one in await self._documents.collections()]
@@ -157,7 +157,7 @@ class DocumentController:
                 return
         else:
             chosen = []
-        if await self.workspace.attempt(self._retrieval.set_retrieval(self.workspace.conversation.id, mode, chosen)):
+        if await self.workspace.attempt(self._retrieval.set_retrieval(id, mode, chosen)):
             self.show_retrieval()
             self.workspace.say(retrieval_words(mode, chosen))
 

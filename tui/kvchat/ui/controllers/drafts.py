@@ -178,11 +178,13 @@ class DraftController:
         self._composer.load(self._behind.encoded(), self.workspace.open_id)
 
     async def edit_sent(self, id: str, question: str, later: Draft) -> None:
-        """An edit was sent; what was written since, `later` where another conversation was opened, is a part of the
-        message, which is shown again."""
-        if self.workspace.shows(id) and self.workspace.editing == question:
-            self._behind = self._behind.before(self._composer.contents)
-            self.leave_edit()
+        """An edit was sent; what was written since, `later` where something else is shown by now, is a part of the
+        message."""
+        if self.workspace.shows(id) and self.workspace.editing is not None:
+            is_here = self.workspace.editing == question
+            self._behind = self._behind.before(self._composer.contents if is_here else later)
+            if is_here:
+                self.leave_edit()
             later = Draft()
         unsent = self._drafts.of(self._conversations.load(id)).edited(question, None)
         await self._drafts.put(id, replace(unsent, draft=unsent.draft.before(later)))

@@ -171,7 +171,7 @@ class SendingController:
         finally:
             slow.stop()
             self._service.warm_up.sent.discard(sending.id)
-        if not sent:
+        if not sent or sending.editing is not None:  # something else is shown then
             await self._drafts.editor_closed()
         del self._sending[sending.id]  # where kvchat ends, it is unsent
         if not sent:

@@ -136,6 +136,12 @@ class ScreenSurface:
         with self._workspace.key_queue.coming(holds_keys=not is_long) as dialog:
             return await dialog.found(work)
 
+    async def later(self, act: Callable[[], Awaitable[None]]) -> None:
+        async def done() -> None:
+            await self._workspace.attempt(act())
+
+        self._workspace.screen.run_worker(done, group="dialog")
+
     async def connected(self, id: str) -> bool:
         servers = self.service.servers
         if not servers.may_meet(id):
