@@ -85,7 +85,21 @@ def test_pages_in_old_encodings_are_read() -> None:
 
 def test_a_path_out_of_the_book_leads_nowhere() -> None:
     out = '<item id="o" href="../../../../etc/passwd" media-type="text/html"/>'
-    assert refusal("x.epub", epub("<p>x</p>", items=out, order=["o"])) == "is a broken e-book"
+    assert refusal("x.epub", epub("<p>x</p>", items=out, order=["o"])) == "has no text"
+
+
+def test_odd_books_are_read() -> None:
+    nav = '<item id="n" href="text/1%20page.xhtml" media-type="application/xhtml+xml" properties="nav"/>'
+    gone = '<item id="gone" href="gone.xhtml" media-type="application/xhtml+xml"/>'
+    plain = parts_of(epub("<p>lamp</p>"))
+    first = b'<rootfiles><rootfile full-path="x.pdf" media-type="application/pdf"/>'
+    container = plain["META-INF/container.xml"].replace(b"<rootfiles>", first)
+    for book in (
+        epub("<p>lamp</p>", items=nav, order=["n"]),
+        epub("<p>lamp</p>", items=gone, order=["gone", "p1"]),
+        archive({**plain, "META-INF/container.xml": container}),
+    ):
+        assert [section.text for section in read("b.epub", book).sections] == ["lamp"]
 
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +127,7 @@ def test_entities_are_not_expanded() -> None:
         (epub(DUSK, **{"OPS__book.opf": "<package"}), "is a broken e-book"),
         (
             epub(items='<item id="o" href="o.html" media-type="text/html"/>', order=["o"]),
-            "is a broken e-book",
+            "has no text",
         ),
     ],
 )

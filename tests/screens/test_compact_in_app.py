@@ -214,7 +214,7 @@ async def test_a_summary_written_at_rest_is_offered_and_compact_puts_it_in_place
         await app.opens("ConfirmScreen")
         assert "The summary is ready" in app.text and app.said == before
         await app.press("y")
-        await app.until(lambda: app.said == before[-2:] and app.service.compacting is None)
+        await app.until(lambda: app.said == before[-2:] and app.noticed("Compacted "))
         assert server.posts == posts and "summary ready" not in app.text
         await app.run("undo")
         await app.until(lambda: app.shown == before)

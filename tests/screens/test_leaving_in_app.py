@@ -330,6 +330,11 @@ async def test_esc_loses_no_edit_that_is_on_its_way(drive: Drive, monkeypatch: p
         await app.press("enter")
         await app.until(gate.reached.is_set)
         await app.press("escape")
+        await app.select(0)
+        await app.press("e")
+        await app.until(lambda: app.chat.workspace.editing is not None)
+        assert app.draft == ""
+        await app.press("escape")
         if fails:
 
             async def refused(*_: object, **__: object) -> None:
@@ -408,18 +413,6 @@ async def test_a_message_of_the_queue_keeps_its_place_through_an_edit(drive: Dri
         assert [item.question.text for item in items(app)] == ["one", "two"]
 
 
-async def test_a_new_message_has_no_place_of_a_deleted_one(drive: Drive, server: ToyServer) -> None:
-    async with drive() as app:
-        await streaming(app, server)
-        await queue_up(app, "one", "two")
-        await _take_the_first(app)
-        await app.press("ctrl+c")
-        await app.write("something new")
-        await app.press("enter")
-        await app.until(lambda: len(items(app)) == 2)
-        assert [item.question.text for item in items(app)] == ["two", "something new"]
-
-
 async def _take_the_first(app: Driven) -> None:
     await app.run("queue")
     await app.opens("QueueScreen")
@@ -453,6 +446,32 @@ async def test_an_edit_stays_where_no_other_conversation_can_be_opened(
         await app.press("ctrl+pagedown")
         await app.until(lambda: any("no such conversation" in notice for notice in app.notices))
         assert (app.conversation.id, app.draft) == (home, "first and more")
+
+
+@pytest.mark.parametrize("editing", [False, True])
+async def test_what_is_written_until_another_conversation_is_open_stays(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, editing: bool
+) -> None:
+    async with drive() as app:
+        other = await app.begin("second")
+        home = await app.begin("first")
+        if editing:
+            app.chat.drafts.begin_edit(app.path[0].id)
+        gate, opened = Gate(), app.service.conversations.open
+
+        async def slow(id: str) -> object:
+            await gate.passed()
+            return await opened(id)
+
+        monkeypatch.setattr(app.service.conversations, "open", slow)
+        app.app.simulate_key("ctrl+pagedown")
+        await gate.reached.wait()  # the screen rests when it is opened
+        app.chat.composer.replace_text("written late")
+        gate.opened.set()
+        await app.until(lambda: app.conversation.id == other)
+        monkeypatch.setattr(app.service.conversations, "open", opened)
+        await app.open(home)
+        assert app.draft == "written late"
 
 
 async def test_undo_of_a_fork_brings_its_origin_back(drive: Drive) -> None:

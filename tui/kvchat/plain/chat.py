@@ -100,9 +100,10 @@ class PlainChat:
     async def open(self, id: str, node: str | None = None) -> None:
         """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
         await self.service.drafts.keep()
-        if self._current is None or self._current.id != id:
+        conversation = await self.service.conversations.open(id)
+        if self._current is not conversation:
             self.attached, self.beginning = [], ""
-        self._current = conversation = await self.service.conversations.open(id)
+        self._current = conversation
         self.unsent, self._draft, self._kept = "", Draft(), Draft()
         self.line = None
         draft = self.service.drafts.of(conversation).draft

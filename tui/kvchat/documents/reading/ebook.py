@@ -15,6 +15,7 @@ from kvchat.documents.reading.html import read_xhtml
 from kvchat.documents.reading.zipped import Handler, Zipped
 
 _PAGES = frozenset(("application/xhtml+xml", "text/html", "text/x-oeb1-document"))
+_PACKAGE = "application/oebps-package+xml"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
@@ -27,10 +28,12 @@ def read_epub(data: bytes) -> Content:
     package = _Package(dirname(container.package))
     archive.parse(container.package, package)
     found: list[Section] = []
-    for number, name in enumerate(package.pages(), 1):
+    pages = package.pages()
+    contents = package.contents if package.contents < {*pages} else set()
+    for number, name in enumerate(pages, 1):
         if name in locked.names:
             raise FileUnreadableError("is encrypted")
-        if name not in package.contents:
+        if name not in contents and name in archive:
             shown = read_xhtml(archive.read(name)).sections
             found += (Section(one.titles, one.text, number, number, one.code) for one in shown)
     return Content(as_title(package.title), Unit.PARAGRAPH, tuple(found), exact=False)
@@ -43,7 +46,7 @@ class _Container(Handler):
         self.package = ""
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        if _name(tag) == "rootfile":
+        if _name(tag) == "rootfile" and attributes.get("media-type") in (None, _PACKAGE):  # others are other renditions
             self.package = self.package or attributes.get("full-path", "")
 
 

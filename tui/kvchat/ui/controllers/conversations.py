@@ -51,8 +51,7 @@ class ConversationController:
             await self._drafts.editor_closed()
         await self._service.drafts.keep()
         conversation = await self._conversations.open(id)
-        if workspace.editing is not None:
-            self._drafts.leave_edit()
+        self._drafts.leave()
         workspace.current = conversation
         if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
             await workspace.attempt(self._branches.select(id, node))

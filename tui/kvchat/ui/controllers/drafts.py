@@ -50,6 +50,13 @@ class DraftController:
         """The conversation in which a message is being written."""
         service.drafts.surface = self
 
+    def leave(self) -> None:
+        """Store what was written until now, before something else is shown."""
+        if (written := self.written()) is not None:
+            self._drafts.put(*written)
+        if self.workspace.editing is not None:
+            self.leave_edit()
+
     def load(self, conversation: OpenConversation) -> None:
         """Show what is written in a conversation and not on its way: an edit that was left, else the message."""
         unsent, sending = self._drafts.of(conversation), self.workspace.outgoing.get(conversation.id)
@@ -60,8 +67,6 @@ class DraftController:
         self._composer.load(draft.encoded(), conversation.id)
         if unsent.edits:
             edit = unsent.edits[-1]
-            if sending is not None and sending.editing == edit.question:
-                edit = replace(edit, draft=sending.later)
             self.begin_edit(edit.question, edit.draft)
 
     def written(self) -> tuple[str, Unsent] | None:
@@ -92,7 +97,6 @@ class DraftController:
         id = event.key
         if not event.draft:
             self._too_long.forget(id)
-            self._places.pop(id, None)  # of a message that was deleted: one that was sent has taken it
             self._began = ""
             return
         if id and id != self._began and self.workspace.shows(id):
@@ -137,7 +141,6 @@ class DraftController:
         if item.place is not None:
             self._places[id] = item.place
         await self.put_back(id, item.question)
-        self._composer.flush()
         return True
 
     def take_place(self, id: str) -> float | None:
@@ -159,6 +162,8 @@ class DraftController:
             self._drafts.put(*written)
         left = next((one.draft for one in self._drafts.of(conversation).edits if one.question == node), None)
         question = question_draft(conversation.tree[node], is_edit=True)
+        if (sending := self.workspace.outgoing.get(conversation.id)) is not None and sending.editing == node:
+            draft = sending.later  # the edit itself is on its way
         self.workspace.editing = node
         self._composer.load("", "")
         self._composer.replace(next(one for one in (draft, left, question) if one is not None))

@@ -359,7 +359,6 @@ class Composer(Vertical):
             self._area.action_copy()
         elif self.text and not self.screen.get_selected_text():
             self._area.put(Draft())
-            self.flush()
         else:
             return False  # the screen copies what is selected there, or stops the answer
         return True
@@ -394,8 +393,7 @@ class Composer(Vertical):
             )
             return
         if (submitted := self.take()) is not None:
-            self.post_message(submitted)  # before it is announced that nothing is written
-        self.flush()
+            self.post_message(submitted)
 
     def take(self) -> Submitted | None:
         """The message that is written, taken out of the composer; None: there is none, or it is a command."""
@@ -424,7 +422,6 @@ class Composer(Vertical):
         name, _, offered = command.partition(" ")
         argument = argument or offered
         self._empty()
-        self.flush()
         self.post_message(self.SlashCommand(name, argument))
 
     def _empty(self, keep_chips: bool = False) -> None:
@@ -434,6 +431,7 @@ class Composer(Vertical):
         self._area.load(Draft())
         self._close_lists()
         self.context.begin()
+        self.flush()
 
     def _close_lists(self) -> None:
         self.commands.list.close()
