@@ -200,7 +200,7 @@ async def test_what_is_written_while_several_answers_wait_for_a_server_stays(
             await app.until(lambda: "and why?" in app.draft and "written outside" in app.draft)
         else:
             await app.until(lambda: "and why?" in app.said or app.front == "AlternativesScreen")
-            assert app.chat.composer.text == "written outside"
+            await app.until(lambda: app.chat.composer.text == "written outside")
 
 
 async def test_several_answers_beside_an_edit_leave_the_words(drive: Drive) -> None:
